@@ -1,0 +1,1 @@
+"""The vocabulary: records, events, errors, options. No I/O, nothing third-party."""
