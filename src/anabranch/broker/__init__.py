@@ -1,0 +1,1 @@
+"""The log: a Kafka that pip installs."""

@@ -1,0 +1,1 @@
+"""Sockets know bytes: Kafka bytes to values and back. Pure, fuzzed."""
