@@ -1,0 +1,1 @@
+"""Who reads what: the group coordinator's machine and the committed offsets."""
