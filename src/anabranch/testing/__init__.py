@@ -1,0 +1,1 @@
+"""The public test kit: pytest plugin, memory store, history and oracle."""
