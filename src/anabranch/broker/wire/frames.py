@@ -75,6 +75,11 @@ class FrameBuffer:
             self._buffer = bytearray()
             self._start = self._end = 0
 
+    def drop(self) -> None:
+        """Forget everything: the connection is gone."""
+        self._start = self._end
+        self.release()
+
     def _length(self) -> int:
         length = int.from_bytes(self._buffer[self._start : self._start + LENGTH_BYTES], "big", signed=True)
         if not 0 < length <= self._frame_bytes_max:
