@@ -263,12 +263,6 @@ def test_acks_0_gets_no_answer_and_is_appended(client: RawClient, anabranch_topi
     assert [record.value for record in client.read_all(anabranch_topic)] == [b"unheard"]
 
 
-def test_acks_0_for_a_topic_that_is_not_there_gets_no_answer_either(client: RawClient) -> None:
-    """An error has nobody to be told to; the connection stays in step."""
-    client.send(produce_request("there-is-no-such-topic", batch_of([b"unheard"]), acks=0), 9)
-    assert client.ask(MetadataRequest(topics=[])).brokers
-
-
 # Batches
 
 
@@ -436,3 +430,27 @@ def test_the_brokers_own_topic_cannot_be_written_by_clients(client: RawClient) -
     client.commit("somebody", client.describe_topic("__consumer_offsets").name, 0)
     refused = client.produce("__consumer_offsets", batch_of([b"forged"]))
     assert refused.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+
+
+def test_a_topic_named_many_times_is_described_once(anabranch_broker: Broker, anabranch_topic: str) -> None:
+    """A request of one kilobyte that named a large topic 200 times was answered with megabytes, made on the loop."""
+    with RawClient(anabranch_broker.bootstrap) as client:
+        named = [MetadataRequestTopic(name=anabranch_topic)] * 200
+        assert len(client.ask(MetadataRequest(topics=named)).topics) == 1
+
+
+@pytest.mark.parametrize("version", [10, 11, 12, 13])
+def test_an_unknown_topic_id_is_answered_in_every_version(anabranch_broker: Broker, version: int) -> None:
+    """The name is nullable from version 12 only; before it, the connection was cut."""
+    with RawClient(anabranch_broker.bootstrap) as client:
+        (topic,) = client.ask(
+            MetadataRequest(topics=[MetadataRequestTopic(topic_id=b"x" * 16, name=None)]), version
+        ).topics
+        assert topic.error_code == ErrorCode.UNKNOWN_TOPIC_ID
+
+
+def test_a_refused_append_without_acknowledgement_closes_the_connection(anabranch_broker: Broker) -> None:
+    """acks=0 has no answer for the error; Kafka closes, so that the producer asks for metadata again."""
+    with RawClient(anabranch_broker.bootstrap) as client:
+        client.send(produce_request("no.such.topic", batch_of([b"x"]), acks=0))
+        assert client.is_cut()

@@ -1,5 +1,7 @@
 """What a log takes from whom, and what it answers otherwise."""
 
+import struct
+
 import pytest
 
 from anabranch.broker.log.admission import Origin
@@ -230,3 +232,16 @@ def test_settings_that_cannot_work_are_refused(wrong: dict[str, int]) -> None:
     """With a sentence that names the setting."""
     with pytest.raises(UsageError, match=next(iter(wrong))):
         LogConfig(**wrong)  # type: ignore[arg-type] # wrong on purpose
+
+
+def test_a_batch_without_records_is_refused() -> None:
+    """It was written, moved no offset, and looked like damage to every reader: the next start cut all behind it."""
+    log = open_log()
+    batch = batch_of()
+    struct.pack_into(">i", batch, 23, -1)  # last offset delta
+    struct.pack_into(">i", batch, 57, 0)  # record count
+    write_crc(batch)
+    with pytest.raises(BatchRefused):
+        append(log, batch)
+    assert log.log_end == 0
+    assert append(log, batch_of()).base_offset == 0

@@ -4,7 +4,7 @@ import pytest
 
 from anabranch.broker.log.epochs import EpochStart, LeaderEpochs
 from anabranch.broker.log.errors import BatchRefused
-from anabranch.broker.log.producers import SEQUENCE_MASK, Producers
+from anabranch.broker.log.producers import EXPECTED_MAX, SEQUENCE_MASK, Producers
 from anabranch.broker.log.snapshot import decode_snapshot, encode_snapshot
 from anabranch.broker.wire.batch import BatchHeader, read_header
 from anabranch.broker.wire.error_codes import ErrorCode
@@ -77,7 +77,8 @@ def test_sequences_wrap_to_zero() -> None:
     known = producers.check(header(SEQUENCE_MASK, 2))
     assert known is not None
     assert known.base_offset == 10
-    assert code(producers, header(SEQUENCE_MASK - 4, 2)) is ErrorCode.DUPLICATE_SEQUENCE_NUMBER
+    many = filled(6, first=SEQUENCE_MASK - 2, count=2)
+    assert code(many, header(SEQUENCE_MASK - 2, 2)) is ErrorCode.DUPLICATE_SEQUENCE_NUMBER
     assert code(producers, header(9)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
@@ -125,3 +126,28 @@ def test_an_epoch_ends_where_a_later_one_begins(asked: int, answer: tuple[int, i
         epochs.observe(epoch, offset)
     assert epochs.end_offset(asked, 7, 25) == answer
     assert epochs.end_offset(-1, 7, 25) == (-1, -1)
+
+
+def test_after_a_failed_write_only_the_refused_batch_may_open_the_sequence() -> None:
+    """An acknowledgement that was a lie: batch 0 met a full disk, batch 1 behind it was taken as a start in the middle,
+    and the repeat of batch 0 was answered as a duplicate, which clients report as delivered."""
+    producers = Producers()
+    producers.expect(header(0))
+    assert code(producers, header(1)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert producers.check(header(0)) is None
+    producers.record(header(0), 0, 5, now_ms=0)
+    assert producers.check(header(1)) is None
+
+
+def test_below_a_start_in_the_middle_nothing_is_a_duplicate() -> None:
+    """With fewer than five batches known none was forgotten: a lower sequence was never written here."""
+    producers = filled(2, first=10)
+    assert code(producers, header(8, 2)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+def test_expectations_are_bounded() -> None:
+    """A client that asks for producer ids on a full disk cannot grow the broker."""
+    producers = Producers()
+    for producer in range(EXPECTED_MAX + 5):
+        producers.expect(header(0, producer=producer))
+    assert len(producers.expected) == EXPECTED_MAX

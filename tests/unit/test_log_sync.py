@@ -278,3 +278,31 @@ def test_handles_of_a_crashed_machine_are_dead() -> None:
     store.crash(random.Random(0))
     with pytest.raises(Crashed):
         append(log)
+
+
+class NoRemoval(MemoryStore):
+    """A disk that refuses to remove files."""
+
+    refuses = False
+
+    def remove(self, path: str) -> None:
+        if self.refuses:
+            raise StorageFailed("EIO on unlink")
+        super().remove(path)
+
+
+def test_a_failed_removal_does_not_decide_about_acknowledgements() -> None:
+    """The high watermark had risen, then the removal of an old segment failed and nobody who waited was told."""
+    store = NoRemoval()
+    log = open_log(store, segment_bytes=200)
+    append(log, 6)
+    sync(log)
+    store.refuses = True
+    append(log)
+    job = begin(log)
+    job.run()
+    assert log.delete_records(4) == 4  # the files are in use by the job: they go when it ends
+    log.end_sync(job, None)
+    assert log.high_watermark == log.log_end == 7
+    assert log.removal_failures == 1
+    log.check_invariants()

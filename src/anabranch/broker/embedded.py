@@ -167,7 +167,7 @@ class _Thread:
 
         try:
             run(self._options, self._stop, self._announce)
-        except BaseException as error:  # noqa: BLE001: raised again in the thread that started us
+        except BaseException as error:
             self._error = error
         finally:
             self._listening.set()

@@ -36,6 +36,9 @@ class Flusher:
         self._interval_s = interval_s
         self._threads = ThreadPoolExecutor(SYNC_THREADS, thread_name_prefix="anabranch-sync")
         self._waiting: set[Partition] = set()
+        self._repairs: dict[Partition, asyncio.TimerHandle] = {}
+        self._forgotten: set[Partition] = set()
+        """Deleted while a sync was under way; dropped from here when it ends."""
         self._under_way: dict[Partition, asyncio.Future[None]] = {}
         self.syncs = 0
 
@@ -59,8 +62,13 @@ class Flusher:
         self.start()
 
     def forget(self, partition: Partition) -> None:
-        """Drop what was noted of a partition whose topic is deleted."""
+        """Do nothing more for a partition whose topic is deleted, apart from the sync that is under way."""
         self._waiting.discard(partition)
+        if partition in self._under_way:
+            self._forgotten.add(partition)
+        repair = self._repairs.pop(partition, None)
+        if repair is not None:
+            repair.cancel()
 
     async def quiet(self, partition: Partition) -> None:
         """Wait until no sync of this partition is under way."""
@@ -74,6 +82,8 @@ class Flusher:
 
     def close(self) -> None:
         """End the threads; what is under way has been joined."""
+        for repair in self._repairs.values():
+            repair.cancel()
         self._threads.shutdown(wait=True)
 
     def _begin(self, partition: Partition) -> None:
@@ -88,6 +98,9 @@ class Flusher:
 
     def _ended(self, partition: Partition, job: SyncJob, future: asyncio.Future[None]) -> None:
         del self._under_way[partition]
+        if partition in self._forgotten:
+            self._forgotten.discard(partition)
+            return
         self.syncs += 1
         error = future.exception()
         if error is not None and not isinstance(error, Exception):
@@ -109,9 +122,11 @@ class Flusher:
 
     def repair_later(self, partition: Partition) -> None:
         """Try to repair a partition whose sync has failed, now or before the last stop."""
-        asyncio.get_running_loop().call_later(REPAIR_INTERVAL_S, self._repair, partition)
+        loop = asyncio.get_running_loop()
+        self._repairs[partition] = loop.call_later(REPAIR_INTERVAL_S, self._repair, partition)
 
     def _repair(self, partition: Partition) -> None:
+        del self._repairs[partition]
         try:
             partition.log.repair()
         except LogError as error:

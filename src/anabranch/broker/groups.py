@@ -60,7 +60,11 @@ class Groups:
         """
         log = self._partition.log
         position = self._load_snapshot()
-        self.coordinator.restore(self._entries(max(position, log.log_start)), time.monotonic(), now_ms)
+        try:
+            self.coordinator.restore(self._entries(max(position, log.log_start)), time.monotonic(), now_ms)
+        except LogError as error:
+            found = f"the groups' log is damaged ({error})"
+            raise UsageError(f"{found}: restore __consumer_offsets and {SNAPSHOT} from a copy of the folder") from error
         if position > log.log_end:
             self._store_snapshot(log.log_end)
 

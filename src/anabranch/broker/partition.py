@@ -45,7 +45,11 @@ class Partition:
         self._fetches.discard(fetch)
 
     def moved(self) -> None:
-        """Wake all whose condition holds now. Positions are asked for in log order, so the first that waits ends it."""
+        """Wake all whose condition holds now.
+
+        Positions are asked for in log order, so the first that waits ends it. A repeated batch may ask for an older
+        one and then waits with those before it: later than it could be, never too early.
+        """
         high_watermark = self.log.high_watermark
         while self._acks and self._acks[0][0] <= high_watermark:
             _end(self._acks.popleft()[1], ErrorCode.NONE)

@@ -4,6 +4,7 @@ One table; CreateTopics validates by it, DescribeConfigs prints it, `log_config`
 A config that we would not honour is refused: an option that is taken and has no effect is a lie.
 """
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
@@ -51,10 +52,9 @@ class TopicConfig:
                 raise UsageError(f"{self.name}={value} is not served; allowed: {', '.join(map(str, self.allowed))}")
             return value
         low, high = int(self.allowed[0]), int(self.allowed[1])
-        try:
-            number = int(value)
-        except ValueError:
-            raise UsageError(f"{self.name}={value} is not a whole number") from None
+        if not re.fullmatch(r"-?[0-9]{1,19}", value):
+            raise UsageError(f"{self.name}={value} is not a whole number")
+        number = int(value)
         if not low <= number <= high:
             raise UsageError(f"{self.name}={value} is out of bounds; allowed: {low} to {high}")
         return str(number)

@@ -68,6 +68,8 @@ class Topics:
         self._flusher = flusher
         self._leader_epoch = leader_epoch
         self._index_cache = IndexCache()
+        self._deleting: set[str] = set()
+        """Names whose folder is not gone yet: a new topic of that name must not move in."""
         self._by_name: dict[str, Topic] = {}
         self._by_id: dict[bytes, Topic] = {}
 
@@ -106,11 +108,17 @@ class Topics:
         for topic in self:
             yield from topic.partitions
 
-    def check_new(self, name: str, partitions: int, configs: Mapping[str, str | None]) -> dict[str, str]:
-        """Answer the configs of a topic that could be created; raise TopicError if it could not."""
+    def check_name(self, name: str) -> None:
+        """Raise TopicError if no topic can have this name."""
         if not _NAME.fullmatch(name) or name in {".", ".."}:
             sentence = f"topic name {name[:300]!r} is invalid: 1 to 249 of the letters a-z, A-Z, 0-9, '.', '_' and '-'"
             raise TopicError(ErrorCode.INVALID_TOPIC_EXCEPTION, sentence)
+
+    def check_new(self, name: str, partitions: int, configs: Mapping[str, str | None]) -> dict[str, str]:
+        """Answer the configs of a topic that could be created; raise TopicError if it could not."""
+        self.check_name(name)
+        if name in self._deleting:
+            raise TopicError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {name} is being deleted: try again in a moment")
         if name in self._by_name:
             raise TopicError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {name} exists already")
         self._check_count(partitions, partitions)
@@ -151,13 +159,20 @@ class Topics:
         with _storage_errors():
             self._catalog.remove_topic(name)
         del self._by_name[name], self._by_id[topic.topic_id]
+        self._deleting.add(name)
+        try:
+            await self._close_deleted(topic)
+            with _storage_errors():
+                self._discard(name)
+        finally:
+            self._deleting.discard(name)
+
+    async def _close_deleted(self, topic: Topic) -> None:
         for partition in topic.partitions:
             self._flusher.forget(partition)
             partition.failed(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             await self._flusher.quiet(partition)
             partition.log.close(clean=False)
-        with _storage_errors():
-            self._discard(name)
 
     def store_log_starts(self, partitions: list[Partition]) -> None:
         """Store the log starts of these partitions."""
@@ -220,7 +235,11 @@ class Topics:
         with _storage_errors():
             self._discard(name)
             self._catalog.put_topics(entry)
-            return self._open_topic(entry, now_ms)
+            try:
+                return self._open_topic(entry, now_ms)
+            except LogError:
+                self._catalog.remove_topic(name)
+                raise
 
     def _discard(self, name: str) -> None:
         """Move a folder that no topic claims any more out of the way, and remove it."""

@@ -20,6 +20,7 @@ from anabranch.broker.node import Node
 from anabranch.broker.partition import Partition
 from anabranch.broker.topics import OFFSETS_TOPIC
 from anabranch.broker.wire.error_codes import ErrorCode
+from anabranch.broker.wire.errors import WireError
 from anabranch.broker.wire.messages.produce import (
     PartitionProduceData,
     PartitionProduceResponse,
@@ -53,6 +54,10 @@ def handle(
                 if future is not None:
                     waits.append((answer, future))
     if request.acks == 0:
+        refused = [answer for topic in response.responses for answer in topic.partition_responses if answer.error_code]
+        if refused:
+            # There is no answer to put the error into: closing is how Kafka makes such a producer look again.
+            raise WireError(f"acks=0 and {refused[0].error_message}")
         return None
     return _wait(response, waits, request.timeout_ms) if waits else response
 

@@ -34,8 +34,8 @@ _Topics = list[tuple[FetchableTopicResponse, list[_Wanted], ErrorCode]]
 def handle(node: Node, request: FetchRequest, context: Context) -> FetchResponse | Coroutine[Any, Any, FetchResponse]:
     """Answer at once if there is enough, else wait."""
     topics = _topics(node, request, context)
-    response, size, urgent = _read(node, request, context, topics)
-    if urgent or size >= request.min_bytes or request.max_wait_ms <= 0 or not topics:
+    response, due = _read(node, request, context, topics)
+    if due or request.max_wait_ms <= 0 or not topics:
         return response
     return _wait(node, request, context)
 
@@ -55,8 +55,8 @@ def _topics(node: Node, request: FetchRequest, context: Context) -> _Topics:
     return topics
 
 
-def _read(node: Node, request: FetchRequest, context: Context, topics: _Topics) -> tuple[FetchResponse, int, bool]:
-    """Answer the response as it would be now, its bytes, and whether it must go out at once (something is wrong)."""
+def _read(node: Node, request: FetchRequest, context: Context, topics: _Topics) -> tuple[FetchResponse, bool]:
+    """Answer the response as it would be now, and whether it should go out: there is enough, or something is wrong."""
     left = min(max(request.max_bytes, 0), node.answer_bytes_max())
     size, urgent = 0, False
     response = FetchResponse()
@@ -72,10 +72,11 @@ def _read(node: Node, request: FetchRequest, context: Context, topics: _Topics) 
                 data = _read_partition(
                     node, part, partition, max(0, min(left - size, part.partition_max_bytes)), first=size == 0
                 )
-            urgent = urgent or data.error_code != 0
             size += len(data.records) if isinstance(data.records, bytes | memoryview) else 0
+            urgent = urgent or data.error_code != 0
             topic.partitions.append(data)
-    return response, size, urgent
+    # Whole batches stop short of what may be answered: past half of it, waiting for `min_bytes` would be for nothing.
+    return response, urgent or size >= min(request.min_bytes, left // 2)
 
 
 def _read_partition(
@@ -127,8 +128,8 @@ async def _wait(node: Node, request: FetchRequest, context: Context) -> FetchRes
             timer.cancel()
             for partition in partitions:
                 partition.unwatch(moved)
-        response, size, urgent = _read(node, request, context, _topics(node, request, context))
-        if urgent or size >= request.min_bytes or loop.time() >= deadline:
+        response, due = _read(node, request, context, _topics(node, request, context))
+        if due or loop.time() >= deadline:
             return response
 
 

@@ -25,7 +25,8 @@ def handle(node: Node, request: MetadataRequest, context: Context) -> MetadataRe
         topics = [_described(node, topic) for topic in node.topics]
     else:
         may_create = node.options.auto_create and request.allow_auto_topic_creation
-        topics = [_find(node, wanted, may_create=may_create) for wanted in request.topics]
+        named = {(wanted.topic_id, wanted.name): wanted for wanted in request.topics}
+        topics = [_find(node, wanted, context.version, may_create=may_create) for wanted in named.values()]
     host, port = node.advertised
     return MetadataResponse(
         brokers=[MetadataResponseBroker(node_id=node.options.node_id, host=host, port=port)],
@@ -35,11 +36,12 @@ def handle(node: Node, request: MetadataRequest, context: Context) -> MetadataRe
     )
 
 
-def _find(node: Node, wanted: MetadataRequestTopic, *, may_create: bool) -> MetadataResponseTopic:
+def _find(node: Node, wanted: MetadataRequestTopic, version: int, *, may_create: bool) -> MetadataResponseTopic:
     if wanted.topic_id != NO_ID:
         found = node.topics.with_id(wanted.topic_id)
         if found is None:
-            return MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=wanted.topic_id)
+            unnamed = None if version >= 12 else ""
+            return MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=unnamed, topic_id=wanted.topic_id)
         return _described(node, found)
     name = wanted.name or ""
     topic = node.topics.get(name)
@@ -48,9 +50,11 @@ def _find(node: Node, wanted: MetadataRequestTopic, *, may_create: bool) -> Meta
     try:
         if may_create:
             return _described(node, node.topics.create(name, node.options.default_partitions, {}, node.now_ms()))
-        node.topics.check_new(name, 1, {})
+        node.topics.check_name(name)
     except TopicError as error:
-        return MetadataResponseTopic(error_code=error.code, name=name)
+        deleting = error.code is ErrorCode.TOPIC_ALREADY_EXISTS
+        code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if deleting else error.code
+        return MetadataResponseTopic(error_code=code, name=name)
     return MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name=name)
 
 

@@ -26,7 +26,7 @@ def handle(node: Node, request: OffsetFetchRequest, context: Context) -> OffsetF
     """Look up each group."""
     if context.version >= 8:
         groups = []
-        for group in request.groups:
+        for group in {group.group_id: group for group in request.groups}.values():
             wanted = None if group.topics is None else {topic.name: topic.partition_indexes for topic in group.topics}
             groups.append(
                 OffsetFetchResponseGroup(group_id=group.group_id, topics=_many(_find(node, group.group_id, wanted)))

@@ -17,7 +17,9 @@ from anabranch.broker.wire.messages.join_group import JoinGroupRequest, JoinGrou
 
 async def handle(node: Node, request: JoinGroupRequest, context: Context) -> JoinGroupResponse:
     """Join, and wait for the generation."""
-    rebalance_timeout_ms = request.rebalance_timeout_ms if context.version >= 1 else request.session_timeout_ms
+    rebalance_timeout_ms = request.rebalance_timeout_ms
+    if context.version == 0 or rebalance_timeout_ms <= 0:
+        rebalance_timeout_ms = request.session_timeout_ms
     prefix = request.group_instance_id or context.client_id or "member"
     reply = await node.groups.ask(
         lambda token: Join(

@@ -15,7 +15,7 @@ from anabranch.broker.wire.messages.describe_groups import (
 
 def handle(node: Node, request: DescribeGroupsRequest, context: Context) -> DescribeGroupsResponse:
     """Describe each group."""
-    return DescribeGroupsResponse(groups=[_describe(node, group_id) for group_id in request.groups])
+    return DescribeGroupsResponse(groups=[_describe(node, group_id) for group_id in dict.fromkeys(request.groups)])
 
 
 def _describe(node: Node, group_id: str) -> DescribedGroup:

@@ -29,17 +29,23 @@ BROKER: Final = 4
 
 def handle(node: Node, request: DescribeConfigsRequest, context: Context) -> DescribeConfigsResponse:
     """Describe each resource."""
-    return DescribeConfigsResponse(results=[_resource(node, request, wanted) for wanted in request.resources])
+    wanted = {(resource.resource_type, resource.resource_name): resource for resource in request.resources}
+    return DescribeConfigsResponse(results=[_resource(node, request, resource) for resource in wanted.values()])
 
 
 def topic_values(configs: Mapping[str, str], options: BrokerOptions) -> Iterator[tuple[TopicConfig, str, ConfigSource]]:
     """Answer every topic config with the value in force and its source."""
     for row in TOPIC_CONFIGS.values():
-        default = row.default(options)
         if row.name in configs:
             yield row, configs[row.name], ConfigSource.TOPIC
         else:
-            yield row, default, ConfigSource.DEFAULT if default == row.default(BrokerOptions()) else ConfigSource.BROKER
+            yield row, *_default(row, options)
+
+
+def _default(row: TopicConfig, options: BrokerOptions) -> tuple[str, ConfigSource]:
+    """Answer what holds for a topic that says nothing, and whether an option of the broker made it so."""
+    default = row.default(options)
+    return default, ConfigSource.DEFAULT if default == row.default(BrokerOptions()) else ConfigSource.BROKER
 
 
 def _resource(node: Node, request: DescribeConfigsRequest, wanted: DescribeConfigsResource) -> DescribeConfigsResult:
@@ -92,7 +98,8 @@ def _synonyms(
     """Answer all places a value can come from, the one in force first."""
     synonyms = [DescribeConfigsSynonym(name=row.name, value=value, source=source)]
     if source is ConfigSource.TOPIC:
-        synonyms.append(DescribeConfigsSynonym(name=row.name, value=row.default(options), source=ConfigSource.DEFAULT))
+        default, below = _default(row, options)
+        synonyms.append(DescribeConfigsSynonym(name=row.name, value=default, source=below))
     return synonyms
 
 

@@ -102,6 +102,8 @@ class Coordinator:
         options = self._options
         if not event.group_id:
             return ErrorCode.INVALID_GROUP_ID
+        if sum(len(name) + len(metadata) for name, metadata in event.protocols) > options.member_bytes_max:
+            return ErrorCode.INVALID_REQUEST
         if not options.session_timeout_s_min <= event.session_timeout_s <= options.session_timeout_s_max:
             return ErrorCode.INVALID_SESSION_TIMEOUT
         if event.group_id in self._groups:
@@ -111,6 +113,9 @@ class Coordinator:
         return self._room()
 
     def _sync(self, event: Sync) -> None:
+        if any(len(assignment) > self._options.member_bytes_max for _, assignment in event.assignments):
+            self._turn.reply(ReplySync(event.token, ErrorCode.INVALID_REQUEST))
+            return
         group = self._groups.get(event.group_id)
         if group is None:
             self._turn.reply(ReplySync(event.token, _absent(event.group_id)))

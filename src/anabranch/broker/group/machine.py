@@ -31,6 +31,7 @@ Awkward cases, decided:
 """
 
 from collections.abc import Mapping
+from typing import Final
 
 from anabranch.broker.group.effects import ReplyJoin, ReplyLeave, ReplySync
 from anabranch.broker.group.members import Member, Roster
@@ -42,6 +43,9 @@ from anabranch.broker.group.stores import CommitStore, MembershipStore, PendingS
 from anabranch.broker.group.timers import Kind, Timer
 from anabranch.broker.group.turn import Turn
 from anabranch.broker.wire.error_codes import ErrorCode
+
+REBALANCE_S_MIN: Final = 1.0
+"""Between two looks at a group that nobody is there to lead; a client may have asked for a time-out of 0."""
 
 
 class Group:
@@ -271,7 +275,7 @@ class Group:
         self._evict([one.member_id for one in members if one.join_token is None and one.instance_id is None])
         if self.roster.members and not self.roster.lead_by_joined():
             # Nobody is there to lead: static members that are away. One comes back, or their sessions end.
-            self._set(Kind.REBALANCE, self.turn.now + self.roster.rebalance_timeout_s())
+            self._set(Kind.REBALANCE, self.turn.now + max(REBALANCE_S_MIN, self.roster.rebalance_timeout_s()))
         else:
             self._complete()
 

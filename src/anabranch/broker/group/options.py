@@ -24,6 +24,9 @@ class GroupOptions:
     group_members_max: int = 1000
     """Members of one group; also the number of member ids handed out and not yet used."""
 
+    member_bytes_max: int = 1024 * 1024
+    """What a member may bring (protocols with their metadata) or be assigned; a real one is a few kilobytes."""
+
     groups_max: int = 10_000
     """Groups with members or offsets."""
 

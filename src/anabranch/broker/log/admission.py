@@ -46,6 +46,8 @@ def admit(batch: memoryview | bytearray, origin: Origin, config: LogConfig) -> B
     if origin is Origin.CLIENT:
         if header.attributes & ~_CLIENT_ATTRIBUTES or header.attributes >= len(CODECS):
             _refuse_attributes(header.attributes)
+        if header.record_count < 1:
+            raise BatchRefused("a batch without records", ErrorCode.INVALID_RECORD)
         if header.record_count != header.last_offset_delta + 1:
             raise BatchRefused("the records of a batch are not numbered without holes", ErrorCode.INVALID_RECORD)
         if header.producer_id >= 0 and (header.base_sequence < 0 or header.producer_epoch < 0):

@@ -119,6 +119,9 @@ class DiskStore:
     def pin(self, file: "DiskFile", flags: int = 0) -> int:
         """Give the handle's descriptor, opened if need be, and keep it open until `unpin`."""
         with self._lock:
+            if file.closed:
+                # Reopening by path could find the file of another topic that has this name now.
+                raise StorageFailed(f"{file.path} is closed")
             if file.descriptor < 0:
                 if len(self._opened) >= self.open_files_max:
                     self._close_one()

@@ -30,7 +30,7 @@ from anabranch.broker.log.segment import LOG_SUFFIX, Segment, segment_path
 from anabranch.broker.log.segments import Segments
 from anabranch.broker.log.store import Store
 from anabranch.broker.log.sync import Mark, SyncJob
-from anabranch.broker.wire.batch import HEADER_BYTES, patch, read_header, stamp_append_time
+from anabranch.broker.wire.batch import HEADER_BYTES, BatchHeader, patch, read_header, stamp_append_time
 from anabranch.broker.wire.error_codes import ErrorCode
 
 __all__ = ["Appended", "LogStatistics", "Origin", "PartitionLog"]
@@ -62,6 +62,8 @@ class PartitionLog:
         self._untrimmed: list[Segment] = []
         self._tail_is_dirty = False
         self._must_roll = False
+        self.removal_failures = 0
+        """How often segments that are due for removal could not be removed."""
 
     @classmethod
     def open(
@@ -133,10 +135,18 @@ class PartitionLog:
         Base offset and leader epoch are set in the caller's buffer, unless it comes from a replica. Returns when the
         bytes are written, not when they are durable: acknowledge acks=all when `high_watermark` has passed them.
         """
+        config = self._config
+        header = admit(batch, origin, config)
+        try:
+            return self._append(batch, header, origin, now_ms)
+        except StorageFailed:
+            self._producers.expect(header)
+            raise
+
+    def _append(self, batch: memoryview | bytearray, header: BatchHeader, origin: Origin, now_ms: int) -> Appended:
         if self.failed or self._tail_is_dirty:
             self._refuse_or_clean_tail()
         config = self._config
-        header = admit(batch, origin, config)
         base_offset = self.log_end
         timestamp = header.max_timestamp
         epoch = self.leader_epoch
@@ -279,7 +289,11 @@ class PartitionLog:
             self.high_watermark = job.end_offset
             if job.marks:
                 self._watermark_mark = job.marks[-1]
-        self._remove_below_start()
+        try:
+            self._remove_below_start()
+        except StorageFailed:
+            # What is due for removal stays due: it is tried again at the next sync or look at retention.
+            self.removal_failures += 1
 
     def repair(self) -> None:
         """Write the tail that a failed sync may have lost into new files; appends resume, nothing else changes.

@@ -5,9 +5,11 @@ Per producer id: its epoch and its last five batches, five being the most that a
 - An older epoch is refused; a newer one must start at sequence 0.
 - A batch that is exactly one of the five is a repeat of something acknowledged: success, with the stored offsets.
 - The next batch must start at the last sequence + 1; after 2³¹-1 comes 0.
-- Below the five, nobody knows its offsets any more: DUPLICATE_SEQUENCE_NUMBER, which clients take as written.
-  Anything else is a gap or an overlap: OUT_OF_ORDER_SEQUENCE_NUMBER.
-- An unknown id may start anywhere: its entry may have expired, or its records may have been removed.
+- Below the five, nobody knows its offsets any more: DUPLICATE_SEQUENCE_NUMBER, which clients take as written. With
+  fewer than five known there never were others: anything else is a gap or an overlap, OUT_OF_ORDER_SEQUENCE_NUMBER.
+- An unknown id may start anywhere: its entry may have expired, or its records may have been removed. But if its first
+  batch met a failing disk (`expect`), only that one may come next: 1. batch 0 is refused, 2. batch 1, sent right
+  behind it, must not open the sequence, or 3. the repeat of batch 0 could only be refused for good or lied about.
 
 Entries expire a day after their last batch, and beyond `entries_max` the longest unused tenth goes. Forgetting an entry
 is safe for order within the log and costs only the recognition of repeats older than that.
@@ -24,6 +26,7 @@ SEQUENCE_MASK = 0x7FFFFFFF
 BATCHES_KEPT = 5
 EXPIRY_MS = 24 * 60 * 60 * 1000
 ENTRIES_MAX = 100_000
+EXPECTED_MAX = 10_000
 
 
 class KnownBatch(NamedTuple):
@@ -54,11 +57,13 @@ class Producer:
 class Producers:
     """All producers of one partition. `check` decides, `record` remembers; a failed write lies between them."""
 
-    __slots__ = ("by_id", "entries_max")
+    __slots__ = ("by_id", "entries_max", "expected")
 
     def __init__(self, entries_max: int = ENTRIES_MAX) -> None:
         self.by_id: dict[int, Producer] = {}
         self.entries_max = entries_max
+        self.expected: dict[int, tuple[int, int]] = {}
+        """Of unknown producers whose first batch could not be written: epoch and sequence of that batch."""
 
     def __len__(self) -> int:
         return len(self.by_id)
@@ -66,9 +71,12 @@ class Producers:
     def check(self, header: BatchHeader) -> KnownBatch | None:
         """Give the stored batch if this one repeats it, None if it is the next one; raise BatchRefused otherwise."""
         producer = self.by_id.get(header.producer_id)
-        if producer is None or not producer.batches:
-            return None
         first = header.base_sequence
+        if producer is None or not producer.batches:
+            epoch, expected = self.expected.get(header.producer_id, (header.producer_epoch, first))
+            if epoch == header.producer_epoch and expected != first:
+                raise _out_of_order(header, expected)
+            return None
         if header.producer_epoch != producer.epoch:
             _check_epoch(header, producer)
             return None
@@ -80,15 +88,19 @@ class Producers:
             if known.first_sequence == first and known.last_sequence == last:
                 return known
         expected = (batches[-1].last_sequence + 1) & SEQUENCE_MASK
-        if _distance(batches[0].first_sequence, last) < 0:
+        if len(batches) == BATCHES_KEPT and _distance(batches[0].first_sequence, last) < 0:
             raise BatchRefused(
                 f"producer {header.producer_id} repeats sequence {first}, of which the offset is no longer known",
                 ErrorCode.DUPLICATE_SEQUENCE_NUMBER,
             )
-        raise BatchRefused(
-            f"producer {header.producer_id} sent sequence {first} where {expected} comes next",
-            ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
-        )
+        raise _out_of_order(header, expected)
+
+    def expect(self, header: BatchHeader) -> None:
+        """Take note that this batch could not be written: if its producer is unknown, nothing else may come first."""
+        if header.producer_id >= 0 and header.producer_id not in self.by_id:
+            if len(self.expected) >= EXPECTED_MAX:
+                del self.expected[next(iter(self.expected))]
+            self.expected.setdefault(header.producer_id, (header.producer_epoch, header.base_sequence))
 
     def record(self, header: BatchHeader, base_offset: int, timestamp: int, now_ms: int) -> None:
         """Remember a batch that is now in the log at `base_offset`."""
@@ -97,6 +109,7 @@ class Producers:
             if len(self.by_id) >= self.entries_max:
                 self._forget_longest_unused()
             producer = self.by_id[header.producer_id] = Producer(header.producer_epoch, now_ms)
+            self.expected.pop(header.producer_id, None)
         elif producer.epoch != header.producer_epoch:
             producer.epoch = header.producer_epoch
             producer.batches.clear()
@@ -120,6 +133,13 @@ class Producers:
         count = self.entries_max // 10 + 1
         for number in heapq.nsmallest(count, self.by_id, key=lambda number: self.by_id[number].last_ms):
             del self.by_id[number]
+
+
+def _out_of_order(header: BatchHeader, expected: int) -> BatchRefused:
+    return BatchRefused(
+        f"producer {header.producer_id} sent sequence {header.base_sequence} where {expected} comes next",
+        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+    )
 
 
 def _check_epoch(header: BatchHeader, producer: Producer) -> None:

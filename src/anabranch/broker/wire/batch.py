@@ -42,13 +42,13 @@ _MAX_TIMESTAMP = Struct(">q")
 _LENGTH_MIN = HEADER_BYTES - PREFIX_BYTES
 
 
-class CorruptBatch(WireError):  # noqa: N818 - a noun for what it is, as everywhere in the broker
+class CorruptBatch(WireError):
     """Bytes that are not the batch they should be: too short, a wrong CRC, counts that cannot be."""
 
     code = ErrorCode.CORRUPT_MESSAGE
 
 
-class UnsupportedBatch(WireError):  # noqa: N818 - as above
+class UnsupportedBatch(WireError):
     """A batch in a message format other than magic 2."""
 
     code = ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT
@@ -129,7 +129,7 @@ def check_batch(data: memoryview | bytes | bytearray, position: int = 0) -> Batc
         raise CorruptBatch(f"a batch of {length + PREFIX_BYTES} bytes does not fit into {len(data) - position}")
     if crc32c(memoryview(data)[position + 21 : position + PREFIX_BYTES + length]) != header.crc:
         raise CorruptBatch("the CRC of a batch does not match its bytes")
-    if not 0 <= header.record_count <= header.last_offset_delta + 1:
+    if header.last_offset_delta < 0 or not 0 <= header.record_count <= header.last_offset_delta + 1:
         raise CorruptBatch(
             f"{header.record_count} records do not fit a last offset delta of {header.last_offset_delta}"
         )
