@@ -22,3 +22,35 @@ class HandlerError(AnabranchError):
 
 class InternalError(AnabranchError):
     """Ours: a rule of this project does not hold. Please report it."""
+
+
+class Poison(HandlerError):
+    """Raised by a handler: this record can never pass. It goes to the dead letters at once."""
+
+
+class RetryAfter(HandlerError):
+    """Raised by a handler: try this record again after so many seconds, whatever the retry policy says."""
+
+    def __init__(self, seconds: float, message: str = "") -> None:
+        super().__init__(message or f"try again after {seconds:g} s")
+        self.seconds = seconds
+
+
+class Fatal(HandlerError):
+    """Raised by a handler: stop the pipeline. Nothing of this record is committed."""
+
+
+class HandlerTimeout(HandlerError):
+    """A call took longer than its step's `timeout_s` and was ended."""
+
+
+class DecodeError(Poison):
+    """A record that is not what the pipeline reads. It is poison: another attempt would find the same bytes."""
+
+
+class Halted(AnabranchError):
+    """The pipeline stopped by itself because going on would lose or reorder records; the message says why."""
+
+
+class BrokerUnreachable(PeerError):
+    """No broker answers."""
