@@ -1,0 +1,1 @@
+"""What the user writes: pipelines, handlers and their context."""
