@@ -12,12 +12,24 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, *arguments], capture_output=True, text=True, timeout=120, cwd=ROOT)
 
 
-def test_the_readmes_first_example_delivers_its_record() -> None:
+def readme_code(containing: str) -> list[str]:
+    """Return the README's blocks of Python that contain a text."""
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    return [block for block in blocks if containing in block]
+
+
+def test_the_readmes_broker_example_delivers_its_record() -> None:
     """The six lines are run as they stand in the README."""
-    code = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)[0]
+    (code,) = readme_code("undelivered:")
     assert len([line for line in code.splitlines() if line and not line.startswith("from ")]) <= 6
     done = run("-c", code)
     assert (done.returncode, done.stdout) == (0, "undelivered: 0\n"), done.stderr
+
+
+def test_the_readmes_hello_world_is_the_example_that_is_tested() -> None:
+    """Word for word, so that what is shown is what runs."""
+    example = (ROOT / "examples" / "hello.py").read_text().split('"""')[2].strip()
+    assert all(code.strip() == example for code in readme_code('Pipeline("hello")'))
 
 
 def test_the_demo_ends_with_the_oracles_verdict() -> None:

@@ -120,15 +120,22 @@ def translating(doing: str) -> Iterator[None]:
         raise translated(error.args[0], doing) from error
 
 
-def metadata(handle: Any, connection: Connection, last_error: LastError, topic: str | None = None) -> Any:
+def metadata(
+    handle: Any,
+    connection: Connection,
+    last_error: LastError,
+    topic: str | None = None,
+    *,
+    timeout_s: float = REACH_TIMEOUT_S,
+) -> Any:
     """Ask the cluster for its metadata; raise UnreachableError within a few seconds when nobody answers.
 
     `handle` is any of the library's clients: the one call that all of them have.
     """
     try:
         if topic is None:
-            return handle.list_topics(timeout=REACH_TIMEOUT_S)
-        return handle.list_topics(topic, timeout=REACH_TIMEOUT_S)
+            return handle.list_topics(timeout=timeout_s)
+        return handle.list_topics(topic, timeout=timeout_s)
     except KafkaException as error:
         cause: KafkaError = error.args[0]
         if not is_unreachable(cause):

@@ -1,0 +1,89 @@
+"""Free the place of a static member: librdkafka leaves it to the session time-out, and has no call for it.
+
+Two frames over a socket of our own: FindCoordinator 0, then LeaveGroup 3 (KIP-345), which names the instance. Plaintext
+only: with SASL or TLS configured the place is freed when the session ends.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+from typing import TYPE_CHECKING, Final
+
+from anabranch.core.errors import PeerError
+
+if TYPE_CHECKING:
+    from anabranch.kafka.client import Connection
+
+TIMEOUT_S: Final = 5.0
+ANSWER_BYTES_MAX: Final = 1024 * 1024
+_FIND_COORDINATOR: Final = 10
+_LEAVE_GROUP: Final = 13
+_UNKNOWN_MEMBER_ID: Final = 25
+_CLIENT: Final = "anabranch"
+
+
+def leave_group(connection: Connection, group: str, member: str, instance: str) -> None:
+    """Make the coordinator forget a static member, so that its partitions move at once; waits for the answer.
+
+    Answers quietly when the place was free already. Raise PeerError when it could not be freed.
+    """
+    protocol = connection.settings.get("security.protocol", "plaintext").lower()
+    if protocol != "plaintext":
+        raise PeerError(
+            f"the place of {instance} cannot be freed over {protocol}: it is free when its session time-out ends"
+        )
+    try:
+        host, port = _coordinator(connection.bootstrap, group)
+        answer = _ask(
+            host, port, _LEAVE_GROUP, 3, _string(group) + struct.pack(">i", 1) + _string(member) + _string(instance)
+        )
+    except (OSError, struct.error) as error:
+        raise PeerError(f"the place of {instance} in group {group} was not freed: {error}") from error
+    _throttle, code, count = struct.unpack_from(">ihi", answer)
+    if code == 0 and count > 0:
+        code = struct.unpack_from(">h", answer, len(answer) - 2)[0]  # the one member's own code ends the answer
+    if code not in {0, _UNKNOWN_MEMBER_ID}:
+        raise PeerError(f"the place of {instance} in group {group} was not freed: error code {code}")
+
+
+def _coordinator(bootstrap: str, group: str) -> tuple[str, int]:
+    error: Exception = PeerError(f"no address in {bootstrap!r}")
+    for address in bootstrap.split(","):
+        host, _, port = address.strip().rpartition(":")
+        try:
+            answer = _ask(host.strip("[]"), int(port), _FIND_COORDINATOR, 0, _string(group))
+        except (OSError, ValueError) as problem:
+            error = problem
+            continue
+        code, _node, length = struct.unpack_from(">hih", answer)
+        if code:
+            raise PeerError(f"group {group} has no coordinator now: error code {code}")
+        return answer[8 : 8 + length].decode(), struct.unpack_from(">i", answer, 8 + length)[0]
+    raise OSError(str(error)) from error
+
+
+def _ask(host: str, port: int, key: int, version: int, body: bytes) -> bytes:
+    """Send one request (header 1) and return the answer's body."""
+    frame = struct.pack(">hhi", key, version, 1) + _string(_CLIENT) + body
+    with socket.create_connection((host, port), TIMEOUT_S) as peer:
+        peer.sendall(struct.pack(">i", len(frame)) + frame)
+        size = struct.unpack(">i", _exactly(peer, 4))[0]
+        if not 4 <= size <= ANSWER_BYTES_MAX:
+            raise OSError(f"an answer of {size} bytes makes no sense")
+        return _exactly(peer, size)[4:]  # behind the correlation id
+
+
+def _exactly(peer: socket.socket, count: int) -> bytes:
+    received = b""
+    while len(received) < count:
+        part = peer.recv(count - len(received))
+        if not part:
+            raise OSError("the broker closed the connection")
+        received += part
+    return received
+
+
+def _string(text: str) -> bytes:
+    encoded = text.encode()
+    return struct.pack(">h", len(encoded)) + encoded

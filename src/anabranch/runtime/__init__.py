@@ -1,0 +1,1 @@
+"""Joins consumer, plane, engine and sinks in one process."""

@@ -1,0 +1,83 @@
+"""What source and sink may be told, and what follows from it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from anabranch.core.errors import UsageError
+from anabranch.kafka.settings import SinkSettings, SourceSettings
+
+
+@pytest.mark.parametrize("name", ["auto.offset.reset", "enable.auto.commit", "group.id"])
+def test_what_the_contract_rests_on_cannot_be_set_for_the_source(name: str) -> None:
+    """The sentence says why."""
+    with pytest.raises(UsageError, match=name):
+        SourceSettings("b:1", {name: "x"})
+
+
+@pytest.mark.parametrize("name", ["acks", "enable.idempotence", "message.timeout.ms"])
+def test_what_the_contract_rests_on_cannot_be_set_for_the_sink(name: str) -> None:
+    """The sentence says why."""
+    with pytest.raises(UsageError, match=name):
+        SinkSettings("b:1", {name: "x"})
+
+
+def test_the_library_does_not_choose_positions() -> None:
+    """No reset policy, no commits of its own; the end of a partition is told."""
+    config = SourceSettings("b:1").consumer_config("g")
+    assert config["auto.offset.reset"] == "error"
+    assert config["enable.auto.commit"] is False
+    assert config["partition.assignment.strategy"] == "cooperative-sticky"
+    assert config["fetch.queue.backoff.ms"] == 5
+
+
+def test_the_users_settings_win() -> None:
+    """Also where they are for both sides."""
+    config = SourceSettings("b:1", {"session.timeout.ms": "6000", "security.protocol": "ssl"}).consumer_config("g")
+    assert (config["session.timeout.ms"], config["security.protocol"]) == ("6000", "ssl")
+    assert SinkSettings("b:1", {"linger.ms": "7"}).producer_config()["linger.ms"] == "7"
+
+
+@pytest.mark.parametrize("bytes_max", [1024, 1024 * 1024, 64 * 1024 * 1024, 4 * 1024**3])
+def test_fetches_and_queue_follow_from_the_bound(bytes_max: int) -> None:
+    """Together they are a small part of it, unless it is smaller than the library can go."""
+    config = SourceSettings("b:1", bytes_max=bytes_max).consumer_config("g")
+    fetch, queued = config["fetch.max.bytes"], config["queued.max.messages.kbytes"] * 1024
+    assert config["message.max.bytes"] <= fetch
+    assert config["max.partition.fetch.bytes"] <= fetch
+    assert fetch + queued <= max(bytes_max // 8, 64 * 1024)
+
+
+def test_batches_follow_from_the_bound() -> None:
+    """What is under way beyond the gate is a small part of it."""
+    assert SourceSettings("b:1").batch_records_max == 1000
+    assert SourceSettings("b:1", records_max=500).batch_records_max == 10
+    assert SourceSettings("b:1", records_max=1).batch_records_max == 1
+
+
+@pytest.mark.parametrize(
+    ("extra", "incremental"),
+    [
+        ({}, True),
+        ({"partition.assignment.strategy": "range,roundrobin"}, False),
+        ({"group.protocol": "consumer"}, True),
+    ],
+)
+def test_how_partitions_are_given_follows_from_the_group(extra: dict[str, str], incremental: bool) -> None:
+    """Piece by piece, or all at once where the user asks for an eager assignor."""
+    assert SourceSettings("b:1", extra).incremental is incremental
+
+
+def test_the_new_group_protocol_gets_no_setting_that_it_refuses() -> None:
+    """Session and assignor are the broker's then (KIP-848)."""
+    config = SourceSettings("b:1", {"group.protocol": "consumer"}).consumer_config("g")
+    assert not {"session.timeout.ms", "heartbeat.interval.ms", "partition.assignment.strategy"} & config.keys()
+
+
+@pytest.mark.parametrize("more", [{"grace_s": 290.0}, {"extra": {"max.poll.interval.ms": "15000"}}])
+def test_a_grace_that_could_cost_the_membership_is_refused(more: dict[str, Any]) -> None:
+    """Grace, commit and heartbeat must fit between two polls."""
+    with pytest.raises(UsageError, match=r"max\.poll\.interval\.ms"):
+        SourceSettings("b:1", **more)
