@@ -4,7 +4,7 @@ BIN := .venv/bin
 STAMP := .venv/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test lint types imports unit demo bench-broker torture-broker clean
+.PHONY: help setup test lint types imports unit demo bench-broker bench-engines storm torture-broker clean
 
 help: ## show what there is to do
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## /\1\t/' | expand -t 18
@@ -44,6 +44,12 @@ torture-broker: setup ## kill -9, full disk, damage, power cut, hostile clients,
 
 bench-broker: setup ## the broker's table of figures
 	@$(BIN)/python benchmarks/broker.py
+
+storm: setup ## four members of one group, killed and stopped at random for a minute; the oracle judges
+	@$(BIN)/python tests/storm/storm.py
+
+bench-engines: setup ## ordered lanes beside the ideal and a plain consumer loop
+	@$(BIN)/python benchmarks/engines.py
 
 clean: ## remove what the other targets made
 	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

@@ -1,8 +1,9 @@
 """The command line: one file per command, loaded when it is called.
 
 Here are the entry point, the table of commands, and what becomes of errors: an error of ours is one line on stderr and
-an exit code (0 done, 1 internal, 2 usage, 3 broker unreachable, 130 forced); anything else is a bug and keeps its
-traceback; a reader that goes away (`| head`) ends the command quietly.
+an exit code (0 done, 1 internal, 2 usage, 3 broker unreachable, 4 halted, 5 drain incomplete, 130 forced); notes on it
+(the user's own traceback) stand before it; anything else is a bug and keeps its traceback; a reader that goes away
+(`| head`) ends the command quietly.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from anabranch.cli.commands import Command, CommandGroup
-from anabranch.core.errors import AnabranchError, UsageError
+from anabranch.core.errors import AnabranchError, BrokerUnreachable, Halted, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,12 +21,16 @@ if TYPE_CHECKING:
 EXIT_INTERNAL = 1
 EXIT_USAGE = 2
 EXIT_UNREACHABLE = 3
+EXIT_HALTED = 4
 EXIT_FORCED = 130
 
 ANABRANCH = CommandGroup(
     name="anabranch",
-    sentence="A Kafka that pip installs, and the tools to look into any Kafka.",
+    sentence="Run pipelines over Kafka topics; a Kafka that pip installs; tools to look into any Kafka.",
     commands={
+        "run": Command("Run a pipeline of yours.", "anabranch.cli.run:run"),
+        "lag": Command("Show how far a group is behind, in records and seconds.", "anabranch.cli.lag:run"),
+        "why": Command("Say why a group is not committing.", "anabranch.cli.why:run"),
         "broker": Command("Run a broker that any Kafka client can use.", "anabranch.cli.broker:run"),
         "topics": Command("List, create and delete topics.", "anabranch.cli.topics:run"),
         "groups": Command("List consumer groups; show members, positions and lag of one.", "anabranch.cli.groups:run"),
@@ -33,6 +38,7 @@ ANABRANCH = CommandGroup(
         "consume": Command("Print the records of topics.", "anabranch.cli.consume:run"),
     },
     examples=(
+        "anabranch run app:billing --engine async           `billing` of app.py in this folder",
         "anabranch broker                                   a broker on 127.0.0.1:9092",
         "anabranch topics create orders -p 8                a topic with 8 partitions",
         "echo alice:hello | anabranch produce orders -K :   a record with a key",
@@ -55,6 +61,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return EXIT_FORCED
     except AnabranchError as error:
+        for text in getattr(error, "__notes__", ()):
+            sys.stderr.write(f"{text}\n")
         sys.stderr.write(f"anabranch: error: {' '.join(str(error).split())}\n")
         return exit_code(error)
 
@@ -65,7 +73,9 @@ def exit_code(error: AnabranchError) -> int:
 
     if isinstance(error, UsageError):
         return EXIT_USAGE
-    return EXIT_UNREACHABLE if isinstance(error, UnreachableError) else EXIT_INTERNAL
+    if isinstance(error, Halted):
+        return EXIT_HALTED
+    return EXIT_UNREACHABLE if isinstance(error, UnreachableError | BrokerUnreachable) else EXIT_INTERNAL
 
 
 def _version() -> int:

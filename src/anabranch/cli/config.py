@@ -63,7 +63,7 @@ def read_file(path: str | None) -> ConfigFile | None:
         raise UsageError(f"the configuration file {chosen} is not valid TOML: {error}") from error
     for name, content in sections.items():
         if not isinstance(content, dict):
-            raise UsageError(f"{chosen}: {name} stands outside of a section; put it under [broker] or [kafka]")
+            raise UsageError(f"{chosen}: {name} stands outside of a section; put it under [broker], [run] or [kafka]")
         if name not in SECTIONS:
             raise UsageError(f"{chosen}: unknown section [{name}]{suggestion(name, SECTIONS)}")
     return ConfigFile(str(chosen), sections)
