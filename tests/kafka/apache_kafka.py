@@ -88,7 +88,7 @@ class ApacheKafka:
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 process_group=0,
-                preexec_fn=_die_with_parent,  # noqa: PLW1509 - one prctl call, nothing that takes a lock
+                preexec_fn=_die_with_parent,  # noqa: PLW1509 - there are no other threads yet
             )
         deadline = time.monotonic() + START_S_MAX
         while not _listens(self._port):

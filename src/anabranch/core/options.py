@@ -272,7 +272,7 @@ class BrokerOptions(OptionGroup):
         64, "Requests of one connection being worked on; then it is not read until one is answered.", low=1, high=10_000
     )
     buffers_bytes_max: int = option(
-        33_554_432,
+        16_777_216,
         "Memory of all receive buffers together, beyond one large request.",
         low=65_536,
         high=1_099_511_627_776,

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 from anabranch.core.errors import HandlerTimeout
 from anabranch.core.work import Completion
+from anabranch.pipeline.context import Context
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from anabranch.core.work import Output, Task
-    from anabranch.pipeline.context import Context
     from anabranch.pipeline.plan import Plan
 
 
@@ -50,8 +50,6 @@ class StepCall:
         """Makes the handler's second argument; None when it takes only one."""
 
     def _context(self, task: Task) -> Context:
-        from anabranch.pipeline.context import Context
-
         return Context(task, self.name, self._resources, self._cluster_id)
 
     def overruled(self, task: Task, verdict: Verdict, error: BaseException | None) -> Completion:

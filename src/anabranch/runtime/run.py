@@ -128,6 +128,7 @@ class Run:
         self._stop_asked: tuple[float | None] | None = None
         self._stop_at: float | None = None
         self._forced_at: float | None = None
+        self._is_left_behind = False
         self._loop = _new_event_loop()
         self._thread = threading.Thread(target=self._main, name=f"anabranch-{plan.name}", daemon=True)
         self._thread.start()
@@ -147,7 +148,10 @@ class Run:
         answer: Future[dict[str, Any]] = Future()
 
         def fill() -> None:
-            answer.set_result(member.statistics())
+            try:
+                answer.set_result(member.statistics())
+            except Exception as error:  # told to who asked
+                answer.set_exception(error)
 
         if not self._tell(fill):
             return self._last
@@ -197,20 +201,27 @@ class Run:
 
     def _given_up(self) -> bool:
         """Look whether the loop was asked to end and does not answer: a handler holds it and cannot be stopped."""
-        if self._result is not None:
+        if self._is_left_behind:
             return True
+        result = self._overdue()
+        if result is None or self._result is not None:  # it has ended after all, and says so in a moment
+            return False
+        LOGGER.warning("a handler holds the event loop and never gives it back: it is left behind")
+        self._result = result
+        self._is_left_behind = True
+        return True
+
+    def _overdue(self) -> Result | None:
+        """Return how the run ends when it should have ended long ago."""
         now = time.monotonic()
         if self._forced_at is not None:
             heard = self._member is not None and self._member.forced
-            if now - self._forced_at > (8 * FORCED_S if heard else 2 * FORCED_S):
-                self._result = FORCED
-        elif self._stop_at is not None and self._stop_asked is not None:
+            return FORCED if now - self._forced_at > (8 * FORCED_S if heard else 2 * FORCED_S) else None
+        if self._stop_at is not None and self._stop_asked is not None:
             drain_s = self._settings.drain_s if self._stop_asked[0] is None else self._stop_asked[0]
-            if now - self._stop_at > drain_s + (_STORY_S if self._heard_stop() else 2 * CANCEL_S):
-                self._result = DRAIN_INCOMPLETE
-        if self._result is not None:
-            LOGGER.warning("a handler holds the event loop and never gives it back: it is left behind")
-        return self._result is not None
+            patience_s = _STORY_S if self._heard_stop() else 2 * CANCEL_S
+            return DRAIN_INCOMPLETE if now - self._stop_at > drain_s + patience_s else None
+        return None
 
     def _heard_stop(self) -> bool:
         return self._member is not None and self._member.state != "running"
@@ -246,6 +257,8 @@ class Run:
     async def _live(self) -> Result:
         member = Member(self._plan, self._settings)
         self._member = member
+        if self._forced_at is not None:
+            return FORCED
         if self._stop_asked is not None:
             member.stop(*self._stop_asked)
         result = await member.run()
