@@ -2,7 +2,11 @@
 
 Each run is a process of its own on the same embedded broker and the same preloaded records. Ours and the plain loop
 alternate; the median of the runs counts, and the spread stands beside it. The ideal is computed from each run's own
-measured handler times: the longest chain of a key, or all calls divided by the concurrency, whichever is longer.
+measured handler times: the longest chain of a key, or all calls divided by the concurrency, whichever is longer. Where
+outputs are written, each record of a chain also waits for one acknowledgement, as the client library measured it in the
+run, from its being handed over to the broker's answer; what a plain producer waits with nothing else under way stands
+beside it. Then the parts: the tracker by itself, what a record costs by part of the code, and memory while half of the
+keys fail for ever (five minutes; `--seconds 0` leaves it out).
 """
 
 from __future__ import annotations
@@ -18,11 +22,14 @@ from pathlib import Path
 from typing import Any
 
 import confluent_kafka
+import flat
+import hot_path
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from rich.console import Console
 from rich.table import Table
+from tracker import settled_per_s
 from works import WORKS, Work, value_of
 
 from anabranch import Broker
@@ -33,6 +40,19 @@ TARGETS = {"W1": 0.9, "W1o": 0.8, "W3": 0.9, "W3s": 0.95}
 RATES = {"W2": 60_000, "W4": 200_000}
 """Records per second, where the CPU is the limit."""
 PLAIN_RECORDS = 400
+ACKNOWLEDGEMENTS = 300
+TRACKER_RATE = 5_000_000
+HEADINGS = (
+    "work",
+    "rate (spread)",
+    "against",
+    "aim",
+    "",
+    "plain loop",
+    "CPU per record",
+    "RSS max",
+    "received ÷ topic",
+)
 console = Console(width=140)
 
 
@@ -73,7 +93,8 @@ def ours(work: Work, broker: Broker, topic: str, number: int) -> dict[str, Any]:
     result: dict[str, Any] = json.loads(child.stdout.splitlines()[-1])
     if result["done"] != result["wanted"] or result["disorder"]:
         raise SystemExit(f"{work.name}: {result['done']} of {result['wanted']} done, {result['disorder']} out of order")
-    return result
+    logs = Path(broker.options.data_dir, topic).rglob("*.log")
+    return {**result, "topic_bytes": sum(log.stat().st_size for log in logs)}
 
 
 def plain(work: Work, broker: Broker, topic: str) -> float:
@@ -102,13 +123,27 @@ def plain(work: Work, broker: Broker, topic: str) -> float:
     return rate
 
 
+def acknowledgement_s(broker: Broker, topic: str) -> float:
+    """Answer how long a plain idempotent producer waits for one acknowledgement, with nothing else under way."""
+    waits: list[float] = []
+    producer = Producer({"bootstrap.servers": broker.bootstrap, "enable.idempotence": True, "linger.ms": 0})
+    for _ in range(ACKNOWLEDGEMENTS):
+        begun = time.perf_counter()
+        producer.produce(topic, b"x" * 100, b"key", partition=0)
+        producer.flush(10)
+        waits.append(time.perf_counter() - begun)
+    return statistics.median(waits)
+
+
 def ideal_s(result: dict[str, Any], work: Work) -> float:
-    """Answer how long the best schedule would take with the handler times that this run measured."""
-    return max(float(result["chain_s"]), float(result["busy_s"]) / work.concurrency)
+    """Answer how long the best schedule would take with the times that this run measured."""
+    wait_s = result["statistics"]["sink"]["latency_s"] if work.write else 0.0
+    chain_s = float(result["chain_s"]) + wait_s * work.records / work.keys
+    return max(chain_s, float(result["busy_s"]) / work.concurrency)
 
 
-def measure(broker: Broker, work: Work, pairs: int) -> tuple[list[dict[str, Any]], list[float]]:
-    """Alternate ours and the plain loop."""
+def measure(broker: Broker, work: Work, pairs: int) -> tuple[list[dict[str, Any]], list[float], float]:
+    """Alternate ours and the plain loop; answer also what one acknowledgement takes, where outputs are written."""
     topic = f"{work.name}-{os.getpid()}"
     preload(broker, topic, work)
     ours(work, broker, topic, -1)
@@ -117,12 +152,13 @@ def measure(broker: Broker, work: Work, pairs: int) -> tuple[list[dict[str, Any]
         results.append(ours(work, broker, topic, number))
         plains.append(plain(work, broker, topic))
         console.print(
-            f"  {work.name} {number + 1}/{pairs}: {results[-1]['done'] / results[-1]['wall_s']:,.0f}/s", end="\r"
+            f"  {work.name} {number + 1}/{pairs}: {results[-1]['done'] / results[-1]['wall_s']:,.0f}/s",
+            end="\r" if console.is_terminal else "\n",
         )
-    return results, plains
+    return results, plains, acknowledgement_s(broker, f"{topic}.out") if work.write else 0.0
 
 
-def row(table: Table, work: Work, results: list[dict[str, Any]], plains: list[float]) -> None:
+def row(table: Table, work: Work, results: list[dict[str, Any]], plains: list[float], wait_s: float) -> None:
     """Add the row of one work."""
     rates = [result["done"] / result["wall_s"] for result in results]
     rate, beside = statistics.median(rates), statistics.median(plains)
@@ -135,6 +171,9 @@ def row(table: Table, work: Work, results: list[dict[str, Any]], plains: list[fl
     else:
         ratio = statistics.median(ideal_s(result, work) / result["wall_s"] for result in results)
         reached, aim, fraction = ratio >= TARGETS[work.name], f"≥ {TARGETS[work.name]}", f"{ratio:.2f} of ideal"
+        if wait_s:
+            measured_s = statistics.median(result["statistics"]["sink"]["latency_s"] for result in results)
+            fraction += f" (ack {measured_s * 1e3:.2f} ms; idle {wait_s * 1e3:.2f})"
     table.add_row(
         work.name,
         f"{rate:,.0f}/s ({spread})",
@@ -144,47 +183,54 @@ def row(table: Table, work: Work, results: list[dict[str, Any]], plains: list[fl
         f"{beside:,.0f}/s",
         f"{cpu_us:.1f} µs",
         f"{rss:.0f} MiB",
-        _received(results, work),
+        _received(results),
     )
 
 
-def _received(results: list[dict[str, Any]], work: Work) -> str:
-    """Answer received bytes by the topic's bytes, if the client counted them."""
-    received = [result["statistics"].get("received_bytes") for result in results]
-    if any(value is None for value in received):
-        return "-"
-    return f"{statistics.median(float(value) for value in received) / (work.records * 115):.2f}"
+def _received(results: list[dict[str, Any]]) -> str:
+    """Answer all bytes that the client received by the bytes of the topic, both as they were on the wire."""
+    ratios = [each["statistics"]["source"]["received_bytes"] / each["topic_bytes"] for each in results]
+    return f"{statistics.median(ratios):.2f}"
 
 
-def main() -> None:
+def parts(broker: Broker, runs: list[dict[str, Any]]) -> None:
+    """Measure the tracker by itself, and what a record of W4 costs by part of the code."""
+    rate = settled_per_s()
+    reached = "reached" if rate >= TRACKER_RATE else "MISSED"
+    console.print(f"tracker: {rate / 1e6:.1f} M completions/s (aim ≥ {TRACKER_RATE / 1e6:.0f} M/s: {reached})")
+    topic = f"hot-{os.getpid()}"
+    preload(broker, topic, WORKS["W4"])
+    asked = {"work": "W4", "bootstrap": broker.bootstrap, "topic": topic, "group": topic}
+    library_us, all_us = (
+        statistics.median(run[name] / run["done"] * 1e6 for run in runs) for name in ("library_cpu_s", "cpu_s")
+    )
+    hot_path.show(console, hot_path.profile(asked), all_us - library_us, library_us)
+
+
+def main() -> int:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("works", nargs="*", help=f"which: {', '.join(WORKS)} [all]")
     parser.add_argument("--pairs", type=int, default=7, help="alternating runs of ours and the plain loop [7]")
+    parser.add_argument("--seconds", type=float, default=300.0, help="how long memory is watched [300]")
     asked = parser.parse_args()
-    names = asked.works or list(WORKS)
     console.print(
         f"confluent-kafka {confluent_kafka.__version__}, {os.cpu_count()} cores, {asked.pairs} alternating pairs"
     )
     table = Table(title="ordered lanes (broker, client and handlers share the cores)")
-    headings = (
-        "work",
-        "rate (spread)",
-        "against",
-        "aim",
-        "",
-        "plain loop",
-        "CPU per record",
-        "RSS max",
-        "received ÷ topic",
-    )
-    for heading in headings:
+    for heading in HEADINGS:
         table.add_column(heading)
     with Broker() as broker:
-        for name in names:
-            row(table, WORKS[name], *measure(broker, WORKS[name], asked.pairs))
-    console.print(table)
+        for name in asked.works or WORKS:
+            results, plains, wait_s = measure(broker, WORKS[name], asked.pairs)
+            row(table, WORKS[name], results, plains, wait_s)
+        console.print(table)
+        if not asked.works:
+            parts(broker, results)  # W4 is the last
+    if asked.works or not asked.seconds:
+        return 0
+    return 0 if flat.measure(asked.seconds) else 1
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -8,15 +8,20 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import resource
 import sys
+import threading
 import time
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from zlib import crc32
 
 from anabranch import Breaker, Pipeline, Retry
 
 RETRY_S = 0.05
+COUNTED_S = 0.2
+"""How often the client tells what it has received."""
 
 
 @dataclass(frozen=True)
@@ -64,6 +69,8 @@ class Notes:
     busy_s: dict[int, float] = field(default_factory=dict)
     """Per key: the time its calls took, and the retry delays between them."""
     failed: dict[tuple[int, int], int] = field(default_factory=dict)
+    seen: list[bytes] = field(default_factory=list)
+    """In a work without work: the values as they came, judged when the clock has stopped."""
     done: int = 0
     calls: int = 0
     disorder: int = 0
@@ -80,6 +87,12 @@ class Notes:
         before = self.failed.get((key, sequence), 0)
         self.failed[key, sequence] = before + 1
         return before < 2
+
+    def judge_seen(self) -> None:
+        """Judge what was only noted."""
+        self.calls += len(self.seen)
+        for value in self.seen:
+            self.ended(int(value[:5]), int(value[6:14]))
 
     def ended(self, key: int, sequence: int) -> None:
         """Judge order and completeness."""
@@ -104,20 +117,23 @@ def handler_of(notes: Notes):  # type: ignore[no-untyped-def]
             notes.first_at = begun
         notes.calls += 1
         await sleep(sleep_s)
-        ended = notes.last_at = clock()
+        ended = clock()
         notes.busy_s[key] = notes.busy_s.get(key, 0.0) + ended - begun
         if notes.should_fail(key, sequence):
             notes.busy_s[key] += RETRY_S
             raise Planned(f"{key}:{sequence}")
+        notes.last_at = ended
         notes.ended(key, sequence)
         return value if work.write else None
 
+    seen, note = notes.seen, notes.seen.append
+
     async def nothing(value: bytes) -> None:
-        if not notes.calls:
+        note(value)
+        if len(seen) == 1:
             notes.first_at = clock()
-        notes.calls += 1
-        notes.ended(int(value[:5]), int(value[6:14]))
-        notes.last_at = clock()
+        elif len(seen) >= work.records:
+            notes.last_at = clock()
 
     return wait if sleep_s else nothing
 
@@ -137,14 +153,17 @@ def measure(work: Work, bootstrap: str, topic: str, group: str) -> dict[str, obj
         pipeline = pipeline.write(f"{topic}.out")
     wanted = work.records - (work.records // work.keys if work.stuck_key else 0)
     begun, cpu = time.perf_counter(), time.process_time()
-    run = pipeline.start(engine="async", bootstrap=bootstrap)
-    while notes.done < wanted and not run.join(0.05):
+    run = pipeline.start(engine="async", bootstrap=bootstrap, kafka={"statistics.interval.ms": int(COUNTED_S * 1000)})
+    while notes.done + len(notes.seen) < wanted and not run.join(0.05):
         if time.perf_counter() - begun > 300:
             break
     cpu_s = time.process_time() - cpu
+    library_cpu_s = _library_cpu_s()
+    time.sleep(2 * COUNTED_S)  # until the client has counted what it received last
     statistics = run.statistics()
     run.stop(drain_s=0.0 if work.stuck_key else 10.0)
     run.join(30)
+    notes.judge_seen()
     return {
         "work": asdict(work),
         "done": notes.done,
@@ -156,9 +175,21 @@ def measure(work: Work, bootstrap: str, topic: str, group: str) -> dict[str, obj
         "chain_s": max((busy for key, busy in notes.busy_s.items() if not (work.stuck_key and key == 0)), default=0.0),
         "busy_s": sum(notes.busy_s.values()),
         "cpu_s": cpu_s,
+        "library_cpu_s": library_cpu_s,
         "rss_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
         "statistics": statistics,
     }
+
+
+def _library_cpu_s() -> float:
+    """Answer the processor time of threads that are not Python's: those of the client library."""
+    python = {thread.native_id for thread in threading.enumerate()}
+    used = 0
+    for folder in Path("/proc/self/task").iterdir():
+        if int(folder.name) not in python:
+            fields = (folder / "stat").read_text().rpartition(")")[2].split()
+            used += int(fields[11]) + int(fields[12])
+    return used / os.sysconf("SC_CLK_TCK")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,28 @@
-"""What all tests share: a fixed hypothesis profile, so that a red run is red again."""
+"""What all tests share: a fixed hypothesis profile, so that a red run is red again, the table of promises, and one
+local Spark session for all tests of a process that need one.
 
+A test that uses the fixture `spark` must carry `@pytest.mark.xdist_group("spark")`: else another process would start a
+JVM too. The session has eight slots; runs take it as they take any session that a user has made.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
 from hypothesis import HealthCheck, settings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import SparkSession
+
+SLOTS = 8
+
+sys.path.insert(0, str(Path(__file__).resolve().parent / "contract"))
+pytest_plugins = ["contract_table"]  # here, because with `-n` nobody but the workers sees the suite's own conftest
 
 settings.register_profile(
     "fixed",
@@ -10,3 +32,13 @@ settings.register_profile(
     print_blob=True,
 )
 settings.load_profile("fixed")
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """A local session, made as runs make theirs."""
+    from anabranch.spark.session import make_session
+
+    session = make_session("tests", f"local[{SLOTS},1000]", {}, tmp_path_factory.mktemp("spark"))
+    yield session
+    session.stop()

@@ -10,9 +10,7 @@ import signal
 import sys
 from pathlib import Path
 
-from contract_pipelines import read_launch, run
-
-from anabranch.testing.history import HistoryWriter
+from contract_pipelines import read_launch, recorder_of, run
 
 PR_SET_PDEATHSIG = 1
 
@@ -20,8 +18,7 @@ PR_SET_PDEATHSIG = 1
 def main() -> int:
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     launch = read_launch(Path(sys.argv[1]))
-    with HistoryWriter(launch.history, launch.member) as recorder:
-        return run(launch, recorder)
+    return run(launch, recorder_of(launch))
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from anabranch import Fatal, Poison, RetryAfter
+from anabranch import Fatal, Poison, Record, RetryAfter
 
 POLL_S = 0.005
 
@@ -47,6 +47,17 @@ def obey_plainly(value: bytes, ctx: Any) -> Any:
 def is_wanted(value: bytes) -> bool:
     """Be a filter: drop records that say so."""
     return not json.loads(value).get("unwanted", False)
+
+
+def account(record: Record) -> bytes | None:
+    """Be an ordering key other than the record's own."""
+    name = json.loads(record.value or b"{}").get("account")
+    return None if name is None else str(name).encode()
+
+
+def each_its_own(record: Record) -> bytes:
+    """Be an ordering key that orders nothing."""
+    return b"%d" % record.offset
 
 
 async def _act(script: dict[str, Any], ctx: Any) -> Any:

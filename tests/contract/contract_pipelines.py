@@ -10,6 +10,7 @@ import contract_handlers
 
 from anabranch import Breaker, Commit, Gate, Pipeline, Retry
 from anabranch.runtime import run as runtime
+from anabranch.testing.history import HistoryWriter
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -55,6 +56,8 @@ class Shape:
     commit: dict[str, Any] = field(default_factory=lambda: dict(QUICK_COMMIT))
     gate: dict[str, Any] = field(default_factory=dict)
     ordering: str = "key"
+    ordering_key: str | None = None
+    """The name of a function in `contract_handlers`."""
     null_key: str | None = None
     carryover: bool = True
 
@@ -73,7 +76,10 @@ class Launch:
     drain_s: float = 10.0
     grace_s: float = 2.0
     session_timeout_s: float = 3.0
+    reach_s: float = 10.0
     kafka: dict[str, str] = field(default_factory=lambda: dict(QUICK_CLIENT))
+    spark: dict[str, Any] = field(default_factory=dict)
+    """Options that Spark alone has: members, master, conf."""
 
     def write_to(self, path: Path) -> None:
         """Store it for another process."""
@@ -81,15 +87,17 @@ class Launch:
 
     def options(self) -> dict[str, Any]:
         """Answer the options of `start` and `run`, but for the recorder."""
+        own = self.spark if self.engine == "spark" else {"member": self.member}
         return {
+            **own,
             "engine": self.engine,
             "bootstrap": self.bootstrap,
-            "member": self.member,
             "state_dir": self.state_dir,
             "until": self.until,
             "drain_s": self.drain_s,
             "grace_s": self.grace_s,
             "session_timeout_s": self.session_timeout_s,
+            "reach_s": self.reach_s,
             "kafka": self.kafka,
         }
 
@@ -108,6 +116,8 @@ def build(shape: Shape) -> Pipeline[Any]:
     read: dict[str, Any] = {"start": shape.start, "ordering": shape.ordering}
     if shape.null_key is not None:
         read["null_key"] = shape.null_key
+    if shape.ordering_key is not None:
+        read["key"] = getattr(contract_handlers, shape.ordering_key)
     pipeline: Pipeline[Any] = Pipeline(shape.group, **options).read(shape.topic, bytes, **read)
     if shape.filter is not None:
         pipeline = pipeline.filter(getattr(contract_handlers, shape.filter))
@@ -126,7 +136,27 @@ def build(shape: Shape) -> Pipeline[Any]:
     return pipeline
 
 
-def start(launch: Launch, recorder: Recorder) -> Run:
+def recorder_of(launch: Launch) -> Any:
+    """Answer what the run of a launch records with; on Spark, what makes a recorder in each of its members.
+
+    A run is one member of a test, so there the events have its name, and the files those of the members. The function
+    and the class are made here, so that they travel by value: a Python worker cannot import this module yet.
+    """
+    if launch.engine != "spark":
+        return HistoryWriter(launch.history, launch.member)
+    folder, name = launch.history, launch.member
+
+    def make(member: str) -> Recorder:
+        class Renaming(HistoryWriter):
+            def record(self, events: Any) -> None:
+                super().record([event._replace(member=name) for event in events])
+
+        return Renaming(folder, member)
+
+    return make
+
+
+def start(launch: Launch, recorder: Any) -> Run:
     """Start a member on a thread of its own."""
     pipeline = build(launch.shape)
     if launch.shape.carryover:
@@ -134,7 +164,7 @@ def start(launch: Launch, recorder: Recorder) -> Run:
     return runtime.start(without_carryover(pipeline), recorder=recorder, **launch.options())
 
 
-def run(launch: Launch, recorder: Recorder) -> int:
+def run(launch: Launch, recorder: Any) -> int:
     """Run a member as a program does, with signals, and answer its exit code."""
     pipeline = build(launch.shape)
     if launch.shape.carryover:

@@ -7,6 +7,7 @@ a process: a new engine adds its name to ENGINES in `conftest.py` and, where `ru
 from __future__ import annotations
 
 import os
+import secrets
 import signal
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from contract_pipelines import Launch, Shape, start
+from process_tree import MARK
 
 from anabranch.runtime.status import ask
 from anabranch.testing.history import HistoryWriter
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
 
 CHILD = Path(__file__).resolve().with_name("contract_child.py")
 JOIN_S_MAX = 40.0
+MEMBERS = 2
+"""Of a run on Spark, unless a test says otherwise: bounds are each member's own, and who joins needs a share."""
 
 
 class Member(Protocol):
@@ -84,13 +88,14 @@ class LocalMember:
 class ProcessMember:
     """A run in a process of its own."""
 
-    def __init__(self, launch: Launch, folder: Path) -> None:
+    def __init__(self, launch: Launch, folder: Path, mark: str = "") -> None:
         self.name = launch.member
         self._launch = launch
         self._log = folder / f"{launch.member}.stderr"
         stored = folder / f"{launch.member}.json"
         launch.write_to(stored)
-        environment = {**os.environ, "PYTHONPATH": str(CHILD.parent)}
+        path = os.pathsep.join(filter(None, [str(CHILD.parent), os.environ.get("PYTHONPATH")]))
+        environment = {**os.environ, "PYTHONPATH": path, MARK: mark}
         with self._log.open("ab") as output:
             self._process = subprocess.Popen(
                 [sys.executable, str(CHILD), str(stored)],
@@ -164,13 +169,27 @@ class Runner:
 
     def start(self, shape: Shape | None = None, *, member: str = "a", **options: Any) -> LocalMember:
         """Start a member in this process, or wherever is cheapest for the engine."""
-        made = LocalMember(self._launch(shape, member, options))
+        launch = self._launch(shape, member, options)
+        made = self._start_on_spark(launch) if self.engine == "spark" else LocalMember(launch)
         self._members.append(made)
         return made
 
+    def _start_on_spark(self, launch: Launch) -> LocalMember:
+        from contract_spark import SparkMember
+
+        if any(isinstance(each, SparkMember) and each.alive for each in self._members):
+            return LocalMember(replace(launch, engine="async"))
+        return SparkMember(launch)
+
     def start_process(self, shape: Shape | None = None, *, member: str = "a", **options: Any) -> ProcessMember:
         """Start a member in a process of its own, which can be killed and frozen."""
-        made = ProcessMember(self._launch(shape, member, options), self.world.folder)
+        launch = self._launch(shape, member, options)
+        if self.engine == "spark":
+            from contract_spark import SparkProcessMember
+
+            made: ProcessMember = SparkProcessMember(launch, self.world, secrets.token_hex(8))
+        else:
+            made = ProcessMember(launch, self.world.folder)
         self._members.append(made)
         return made
 
@@ -196,4 +215,5 @@ class Runner:
             state_dir=str(self.world.folder / "state"),
         )
         kafka = {**launch.kafka, **options.pop("kafka", {})}
-        return replace(launch, kafka=kafka, **options)
+        spark = {"members": options.pop("members", MEMBERS), **options.pop("spark", {})}
+        return replace(launch, kafka=kafka, spark=spark, **options)

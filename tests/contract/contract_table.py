@@ -1,7 +1,7 @@
 """Prints, at the end of a session, every promise of the contract with every engine it was held to.
 
 Each report carries its promise and engine in `user_properties`, which travel from xdist's workers to the printer.
-That one loads this plugin from `tests/conftest.py`: it collects nothing, so it never sees the suite's own conftest.
+`tests/conftest.py` loads this plugin, because the printer collects nothing and never sees the suite's own conftest.
 """
 
 from __future__ import annotations
@@ -26,12 +26,17 @@ PROMISES = {
 }
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "promise(name): the promise of DESIGN section 2 that a contract test holds to")
+    config.addinivalue_line("markers", "own_broker: freezes or restarts the broker, so it needs an embedded one")
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     marker = item.get_closest_marker("promise")
     if marker is not None:
         callspec = getattr(item, "callspec", None)
-        engine = callspec.params.get("engine_runner", "any") if callspec else "any"
+        engine = callspec.params.get("engine_runner", "async") if callspec else "async"  # `async_runner` has no choice
         for name in marker.args:
             item.user_properties.append(("promise", (name, engine)))
 
@@ -56,5 +61,7 @@ def _told(outcomes: list[str]) -> str:
     bad = [outcome for outcome in outcomes if outcome in {"failed", "error"}]
     if bad:
         return f"FAILED ({len(bad)} of {len(outcomes)})"
-    passed = outcomes.count("passed")
-    return f"ok ({passed})" if passed else "skipped"
+    passed, skipped = outcomes.count("passed"), outcomes.count("skipped")
+    if not passed:
+        return f"skipped ({skipped})"
+    return f"ok ({passed}, {skipped} skipped)" if skipped else f"ok ({passed})"

@@ -11,10 +11,11 @@ import secrets
 import time
 from collections import Counter
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, OffsetSpec
 from confluent_kafka.cimpl import NewTopic
 
@@ -86,7 +87,10 @@ class World:
     def __post_init__(self) -> None:
         self.admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 2})
         self.sequences: Counter[bytes] = Counter()
+        self.deaths: dict[int, int] = {}
+        """When processes that a test does not name were killed, for the oracle: the workers of a run on Spark."""
         self._sender: HistoryWriter | None = None
+        self._looker: Consumer | None = None
 
     @property
     def histories(self) -> Path:
@@ -108,14 +112,24 @@ class World:
         """Give the topic more partitions."""
         self.admin.create_partitions([NewPartitions(self.topic, total)])[self.topic].result(30)
 
-    def send(self, records: Iterable[Given], topic: str | None = None) -> list[int]:
-        """Send records, in order, and wait until all are acknowledged; tell the history. Answers their offsets."""
+    def send(
+        self,
+        records: Iterable[Given],
+        topic: str | None = None,
+        *,
+        ordered_by: Callable[[Given], bytes | None] = attrgetter("key"),
+    ) -> list[int]:
+        """Send records, in order, and wait until all are acknowledged; tell the history. Answers their offsets.
+
+        The oracle judges by what is told here: `ordered_by` is what the pipeline under test should order by.
+        """
         name = topic or self.topic
         sent: dict[int, Sent] = {}
         producer = _producer(self.bootstrap)
         listed = list(records)
         for number, given in enumerate(listed):
-            self._produce(producer, name, given, lambda event, number=number: sent.__setitem__(number, event))
+            acknowledged = partial(sent.__setitem__, number)
+            self._produce(producer, name, given, ordered_by(given), acknowledged)
         producer.flush(DEADLINE_S)
         assert len(sent) == len(listed), "not every record was acknowledged"
         events = [sent[number] for number in range(len(listed))]
@@ -129,15 +143,22 @@ class World:
             self._sender = HistoryWriter(self.histories, "sender")
         self._sender.record(events)
 
-    def _produce(self, producer: Producer, topic: str, given: Given, acknowledged: Callable[[Sent], None]) -> None:
+    def _produce(
+        self,
+        producer: Producer,
+        topic: str,
+        given: Given,
+        key: bytes | None,
+        acknowledged: Callable[[Sent], None],
+    ) -> None:
         sequence = None
-        if given.key is not None:
-            sequence = self.sequences[given.key]
-            self.sequences[given.key] += 1
+        if key is not None:
+            sequence = self.sequences[key]
+            self.sequences[key] += 1
 
         def delivered(error: Any, message: Any) -> None:
             assert error is None, error
-            acknowledged(Sent(topic, message.partition(), message.offset(), given.key, sequence))
+            acknowledged(Sent(topic, message.partition(), message.offset(), key, sequence))
 
         value = given.value if isinstance(given.value, bytes | None) else json.dumps(given.value).encode()
         while True:
@@ -202,12 +223,16 @@ class World:
 
     def committed(self, topic: str | None = None) -> dict[int, tuple[int, str]]:
         """Answer the group's committed position and its metadata, by partition."""
-        asked = [ConsumerGroupTopicPartitions(self.group)]
-        answer = next(iter(self.admin.list_consumer_group_offsets(asked).values())).result(20)
+        if self._looker is None:  # not the admin client: its call for this may crash (anabranch.kafka.committed)
+            settings = {"bootstrap.servers": self.bootstrap, "group.id": self.group, "enable.auto.commit": False}
+            self._looker = Consumer(settings)
+        name = topic or self.topic
+        partitions = self.admin.list_topics(name, timeout=10).topics[name].partitions
+        asked = [TopicPartition(name, number) for number in partitions]
         return {
-            place.partition: (place.offset, place.metadata or "")
-            for place in answer.topic_partitions
-            if place.topic == (topic or self.topic) and place.offset >= 0
+            place.partition: (place.offset, (place.metadata or "").rstrip("\0"))
+            for place in self._looker.committed(asked, timeout=20)
+            if place.offset >= 0
         }
 
     def positions(self) -> dict[int, int]:
@@ -234,7 +259,9 @@ class World:
         return [event for event in self.history() if isinstance(event, kind)]
 
     def history(self) -> list[Event]:
-        """Answer all recorded events in order."""
+        """Answer all recorded events in order; none when nobody has begun to record."""
+        if not any(self.histories.glob("*.history")):
+            return []
         return [event for batch in read_history(self.histories) for event in batch.events]
 
     def settled(self) -> Counter[tuple[int, int]]:
@@ -247,7 +274,8 @@ class World:
 
     def verdict(self, **options: Any) -> Verdict:
         """Let the oracle judge."""
-        return judge(read_history(self.histories), **options)
+        killed = {**self.deaths, **(options.pop("killed", None) or {})}
+        return judge(read_history(self.histories), killed=killed, **options)
 
     def accepts(self, **options: Any) -> Verdict:
         """Assert that the oracle finds nothing wrong, and answer its verdict."""
@@ -260,6 +288,8 @@ class World:
         return self.folder / name
 
     def close(self) -> None:
-        """Close the sender's history."""
+        """Close what was opened."""
         if self._sender is not None:
             self._sender.close()
+        if self._looker is not None:
+            self._looker.close()

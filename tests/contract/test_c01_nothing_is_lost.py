@@ -55,7 +55,7 @@ def test_c1_every_settled_record_has_its_output_in_the_log(engine_runner: Runner
     ]
     world.send(records)
     shape = engine_runner.shape(write=out)
-    member = engine_runner.start_process(shape)
+    member = engine_runner.start_process(shape, session_timeout_s=1.5)
     eventually(lambda: len(world.settled()) > 100, "some records are settled")
     member.kill()
     settled = set(world.settled())

@@ -123,7 +123,7 @@ def test_c2_a_crash_repeats_a_suffix_and_skips_nothing(engine_runner: Runner, wo
     shape = engine_runner.shape(write=out)
     killed = {}
     for name, settled in (("a", 100), ("b", 250)):
-        member = engine_runner.start_process(shape, member=name)
+        member = engine_runner.start_process(shape, member=name, session_timeout_s=1.5)
         eventually(lambda settled=settled: len(world.settled()) > settled, f"{settled} records are settled")
         member.kill()
         killed[member.pid] = member.killed_ns
@@ -183,7 +183,8 @@ def test_c2_null_keys_keep_their_order_when_asked_for(engine_runner: Runner, wor
     """With null_key="ordered" the records without a key are one lane of their partition."""
     world.create()
     release = world.flag("release")
-    world.send([Given(None, {"hold_until": str(release)}), Given(None), Given(b"a")])
+    records = [Given(None, {"hold_until": str(release)}), Given(None), Given(b"a")]
+    world.send(records, ordered_by=lambda given: given.key or b"no key")
     member = engine_runner.start(engine_runner.shape(null_key="ordered"), until="end")
     eventually(world.begun, "the first record runs")
     release.touch()
@@ -191,14 +192,47 @@ def test_c2_null_keys_keep_their_order_when_asked_for(engine_runner: Runner, wor
     order = [event.offset for event in world.events(Begun) if event.offset != 2]
     ends = [event.offset for event in world.events(Ended) if event.offset != 2]
     assert order == ends == [0, 1]
+    world.accepts(records=3, duplicates_max=0)
 
 
 def test_c2_ordering_by_partition_is_one_lane(engine_runner: Runner, world: World) -> None:
     """With ordering="partition" all records of a partition run one after another, also through a retry."""
     world.create()
-    world.send([Given(b"key-%d" % number, {"fail_times": number % 3 == 0}) for number in range(12)])
+    records = [Given(b"key-%d" % number, {"fail_times": number % 3 == 0}) for number in range(12)]
+    world.send(records, ordered_by=lambda _: b"all")
     retry = {**QUICK_RETRY, "initial_s": 0.01}
     engine_runner.run(engine_runner.shape(ordering="partition", steps=(Step(retry=retry),)))
     offsets = [event.offset for event in world.events(Begun)]
     assert offsets == sorted(offsets)
     assert len(offsets) == 16
+    world.accepts(records=12, duplicates_max=0)
+
+
+def test_c2_an_ordering_key_of_ones_own_orders_within_a_partition(engine_runner: Runner, world: World) -> None:
+    """Each record has a key of its own, and an account in its value: each account's records of a partition stay in
+    order, through retries and two steps.
+    """
+    world.create(partitions=2)
+    numbers = range(80)
+    scripts = [
+        {"account": n % 5, "first": {"fail_times": n % 2}, "second": {"fail_times": int(n % 3 == 0)}} for n in numbers
+    ]
+    records = [Given(b"record-%d" % n, script, n % 2) for n, script in zip(numbers, scripts, strict=True)]
+    world.send(records, ordered_by=lambda given: b"account-%d" % given.value["account"])
+    steps = (Step("first"), Step("second"))
+    engine_runner.run(engine_runner.shape(ordering_key="account", steps=steps))
+    world.accepts(records=80, duplicates_max=0)
+
+
+def test_c2_without_an_order_records_of_one_key_run_side_by_side(async_runner: Runner, world: World) -> None:
+    """With ordering="none" nobody waits for anybody; nothing is lost of it, and nothing is committed too far."""
+    world.create()
+    release = world.flag("release")
+    records = [Given(b"a", {"hold_until": str(release)}), *(Given(b"a") for _ in range(20))]
+    world.send(records, ordered_by=lambda _: None)
+    member = async_runner.start(async_runner.shape(ordering="none"), until="end")
+    eventually(lambda: len(world.settled()) == 20, "all behind the first are done")
+    assert world.positions() == {0: 0}
+    release.touch()
+    assert member.wait() == 0
+    world.accepts(records=21, duplicates_max=0)

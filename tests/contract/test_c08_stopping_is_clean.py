@@ -118,7 +118,7 @@ def test_c8_what_was_queued_is_redone_by_the_next_owner(engine_runner: Runner, w
 
 def test_c8_exit_code_3_when_no_broker_answers(engine_runner: Runner, world: World) -> None:
     """Nobody listens: the sentence names the address and how to start a broker."""
-    member = engine_runner.start_process(bootstrap="127.0.0.1:1")
+    member = engine_runner.start_process(bootstrap="127.0.0.1:1", reach_s=0.5)
     assert member.wait() == UNREACHABLE
     assert "127.0.0.1:1" in member.said()
 

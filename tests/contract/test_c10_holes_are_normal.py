@@ -75,7 +75,7 @@ def test_c10_what_comes_between_latest_and_a_crash_is_handled(engine_runner: Run
     world.create()
     world.send([Given(b"a") for _ in range(10)])
     never = world.flag("never")
-    member = engine_runner.start_process(engine_runner.shape(start="latest"))
+    member = engine_runner.start_process(engine_runner.shape(start="latest"), session_timeout_s=1.5)
     eventually(lambda: world.positions() == {0: 10}, "the start is committed")
     world.send([Given(b"a", {"fail_until": str(never)}), Given(b"a")])
     eventually(world.begun, "a record was begun")

@@ -45,7 +45,7 @@ def end_in_the_middle(runner: Runner, world: World, how: str, *, carryover: bool
     stuck = Given(b"stuck", {"fail_until": str(world.flag("release"))})
     world.send([stuck, *(Given(b"key-%d" % (number % 50), {"sleep_s": 0.001}) for number in range(RECORDS))])
     shape = runner.shape(steps=(STEP,), carryover=carryover)
-    member = runner.start_process(shape, member="before", drain_s=0.5)
+    member = runner.start_process(shape, member="before", drain_s=0.5, session_timeout_s=1.5)
     eventually(lambda: len(world.settled()) > RECORDS // 2, "half of the records are done")
     if how == "stop":
         member.stop()

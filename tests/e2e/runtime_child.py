@@ -1,4 +1,7 @@
-"""A run in a process of its own: `runtime_child.py BOOTSTRAP TOPIC GROUP KIND`. Records say what their call does."""
+"""A run in a process of its own: `runtime_child.py BOOTSTRAP TOPIC GROUP KIND [DRAIN_S]`.
+
+Records say what their call does; KIND is `thread` for a plain handler, `inline` for that engine.
+"""
 
 from __future__ import annotations
 
@@ -25,10 +28,11 @@ async def handle(value: bytes) -> None:
     say(value)
     if value == b"block":
         time.sleep(60)
-    while value == b"swallow":
+    swallowed = {b"swallow": asyncio.CancelledError, b"swallow-all": BaseException}.get(value)
+    while swallowed is not None:
         try:
             await asyncio.sleep(60)
-        except asyncio.CancelledError:
+        except swallowed:
             continue
 
 
@@ -51,11 +55,13 @@ def tell_of_stops() -> None:
 
 def main() -> int:
     tell_of_stops()
-    bootstrap, topic, group, kind = sys.argv[1:]
+    bootstrap, topic, group, kind = sys.argv[1:5]
+    drain_s = float(sys.argv[5]) if len(sys.argv) > 5 else 30.0
+    engine = "inline" if kind == "inline" else "async"
     handler: Any = handle_in_thread if kind == "thread" else handle
     pipeline = Pipeline(group).read(topic, bytes).process(handler)
     with tempfile.TemporaryDirectory() as state_dir:
-        return pipeline.run("async", bootstrap=bootstrap, state_dir=state_dir, session_timeout_s=2)
+        return pipeline.run(engine, bootstrap=bootstrap, state_dir=state_dir, session_timeout_s=2, drain_s=drain_s)
 
 
 if __name__ == "__main__":

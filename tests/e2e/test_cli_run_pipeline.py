@@ -207,7 +207,7 @@ def test_a_halt_names_record_cause_and_fix(place: Place) -> None:
 def test_an_unreachable_broker_is_exit_code_3_and_says_how_to_start_one(place: Place) -> None:
     """Nobody listens on port 1. The three wait side by side."""
     with ExitStack() as stack:
-        commands = (["run", "app:billing"], ["lag", "x"], ["why", "x"])
+        commands = (["run", "app:billing", "--reach-s", "1"], ["lag", "x"], ["why", "x"])
         for process in [stack.enter_context(place.started(*words, "-b", "127.0.0.1:1")) for words in commands]:
             _, errors = process.communicate()
             assert process.returncode == 3, errors

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import secrets
 import signal
 import subprocess
@@ -13,11 +14,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from restartable_broker import RestartableBroker
 from runtime_child import STOP_HEARD
 from runtime_topics import committed, log_ends, numbered, send
 from waiting import eventually
 
-from anabranch import Pipeline
+from anabranch import Fatal, Pipeline, Retry
 from anabranch.core.errors import BrokerUnreachable, HandlerError, InternalError, PeerError, UsageError
 from anabranch.core.history import NullRecorder
 from anabranch.runtime.run import run as run_pipeline
@@ -168,10 +170,43 @@ def test_no_broker_is_exit_code_3_with_a_sentence(tmp_path: Path, group: str) ->
     async def handle(_value: bytes) -> None: ...
 
     pipeline = Pipeline(group).read("t", bytes).process(handle)
-    run = pipeline.start("async", bootstrap="127.0.0.1:1", state_dir=tmp_path)
+    run = pipeline.start("async", bootstrap="127.0.0.1:1", state_dir=tmp_path, reach_s=0.2)
     with pytest.raises(BrokerUnreachable, match="anabranch broker"):
         run.join(30)
     assert run.result.exit_code == 3
+
+
+def test_a_run_that_is_there_before_its_broker_waits_for_it(
+    tmp_path: Path, group: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Who starts both together need not care which is the first; meanwhile it says what it waits for."""
+    seen: list[bytes] = []
+
+    async def handle(value: bytes) -> None:
+        seen.append(value)
+
+    with RestartableBroker(tmp_path / "broker", auto_create=True) as broker:
+        send(broker.bootstrap, "t", [(b"a", b"1")])
+        broker.end("clean")
+        pipeline = Pipeline(group).read("t", bytes).process(handle)
+        run = pipeline.start("async", bootstrap=broker.bootstrap, state_dir=tmp_path / "state", until="end")
+        eventually(lambda: f"waiting for the broker at {broker.bootstrap}" in caplog.text, "it says that it waits")
+        broker.start()
+        assert run.join(30)
+    assert seen == [b"1"]
+    assert run.result.exit_code == 0
+
+
+def test_a_run_that_waits_for_its_broker_can_be_stopped(tmp_path: Path, group: str) -> None:
+    """At once, and cleanly: nothing has begun."""
+
+    async def handle(_value: bytes) -> None: ...
+
+    pipeline = Pipeline(group).read("t", bytes).process(handle)
+    run = pipeline.start("async", bootstrap="127.0.0.1:1", state_dir=tmp_path, reach_s=3600)
+    run.stop()
+    assert run.join(30)
+    assert (run.result.exit_code, run.result.reason) == (0, "stopped")
 
 
 def test_a_topic_that_does_not_exist_is_exit_code_2(options: dict[str, Any], group: str) -> None:
@@ -269,9 +304,12 @@ def test_a_fault_of_ours_ends_the_run_and_never_hangs(
 
 
 def test_a_member_that_another_one_replaces_ends_as_lost(
-    options: dict[str, Any], anabranch_topic: str, group: str
+    options: dict[str, Any], anabranch_topic: str, group: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Two runs with one group.instance.id: the older one is fenced, commits nothing more, and says so."""
+    """Two runs with one group.instance.id: the older one is fenced, commits nothing more, and says so.
+
+    What is lost is told in words that hold whoever has it next: a broker that restarts loses it for us, too.
+    """
     send(options["bootstrap"], anabranch_topic, numbered(4, 5))
     seen: list[bytes] = []
 
@@ -286,6 +324,7 @@ def test_a_member_that_another_one_replaces_ends_as_lost(
     with pytest.raises(PeerError):
         old.join(30)
     assert old.result.reason == "lost"
+    assert "what was not committed is repeated by whoever has them next" in caplog.text
     send(options["bootstrap"], anabranch_topic, [(b"z", b"last")])
     eventually(lambda: b"last" in seen, "the second one goes on")
     new.stop()
@@ -339,6 +378,38 @@ def test_run_returns_the_exit_code_and_tells_how_it_is_doing(
     thread.join(30)
     assert codes == [0]
     assert {"starting", "running"} & {each["state"] for each in told}
+
+
+def test_a_halt_is_logged_with_the_traceback_of_the_handler(
+    options: dict[str, Any], anabranch_topic: str, group: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """`run` only returns a code: what the handler raised, and where, is in the log."""
+    send(options["bootstrap"], anabranch_topic, [(b"a", b"1")])
+
+    async def handle(_value: bytes) -> None:
+        raise Fatal("the disk is full")
+
+    assert Pipeline(group).read(anabranch_topic, bytes).process(handle).run(**options) == 4
+    (logged,) = [each for each in caplog.records if each.name == "anabranch.run" and each.levelname == "ERROR"]
+    assert "the disk is full" in logged.message
+    assert 'raise Fatal("the disk is full")' in logging.Formatter().format(logged)
+
+
+def test_a_stop_that_gives_up_a_retry_does_not_speak_of_calls(
+    options: dict[str, Any], anabranch_topic: str, group: str
+) -> None:
+    """Nothing runs, a record only waits for its next attempt: exit code 5, in words that hold for both."""
+    send(options["bootstrap"], anabranch_topic, [(b"a", b"1")])
+
+    async def handle(_value: bytes) -> None:
+        raise ConnectionError("down")
+
+    retry = Retry(attempts=None, initial_s=3600, max_s=3600)
+    run = Pipeline(group).read(anabranch_topic, bytes).process(handle, retry=retry).start(**options)
+    eventually(lambda: run.statistics()["retries"], "it waits")
+    run.stop(drain_s=0.1)
+    assert run.join(30)
+    assert (run.result.exit_code, run.result.reason) == (5, "stopped before all that had begun was settled")
 
 
 class Child:
@@ -395,6 +466,21 @@ def test_a_second_signal_forces_whatever_hangs(
     assert code == 130
     assert "Traceback" not in errors
     assert "pending" not in errors
+
+
+@pytest.mark.parametrize(("kind", "engine"), [("swallow", "inline"), ("swallow-all", "async")])
+def test_a_process_ends_quietly_with_calls_left_behind(
+    anabranch_broker: Broker, anabranch_topic: str, group: str, kind: str, engine: str
+) -> None:
+    """A coroutine that swallows whatever is thrown into it is neither complained about nor waited for at exit."""
+    send(anabranch_broker.bootstrap, anabranch_topic, [(b"a", kind.encode())])
+    child = Child(anabranch_broker.bootstrap, anabranch_topic, group, engine, "0.1")
+    child.wait_for(kind)
+    child.signal(signal.SIGTERM)
+    code, errors = child.end()
+    assert code == 5
+    assert errors.startswith("calls that could not be ended are left behind")
+    assert errors.count("\n") == 1
 
 
 def test_a_process_that_is_killed_leaves_its_work_to_the_next(

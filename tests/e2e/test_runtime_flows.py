@@ -15,6 +15,8 @@ from waiting import eventually
 
 from anabranch import Breaker, Pipeline, Poison, Retry
 from anabranch.core.errors import Halted, UsageError
+from anabranch.kafka.admin import Admin
+from anabranch.kafka.client import Connection
 from anabranch.testing.history import HistoryWriter, read_history
 from anabranch.testing.oracle import judge
 
@@ -155,6 +157,20 @@ def test_outputs_of_two_steps_are_written_in_order(options: dict[str, Any], anab
         found[message.key()].append(int(message.value()))
     assert all(numbers == [2 * n + 1 for n in range(25)] for numbers in found.values())
     assert len(found) == 4
+
+
+def test_the_topic_of_outputs_is_there_before_the_first_output(
+    options: dict[str, Any], anabranch_topic: str, group: str
+) -> None:
+    """Who reads what a pipeline writes can start beside it; it has as many partitions as what is read."""
+
+    async def handle(value: bytes) -> bytes:
+        return value
+
+    pipeline = Pipeline(group).read(anabranch_topic, bytes).process(handle).write(f"{anabranch_topic}-out")
+    assert pipeline.start(until="end", **options).join(60)
+    topics = {each.name: each.partitions for each in Admin(Connection(options["bootstrap"])).topics()}
+    assert topics[f"{anabranch_topic}-out"] == topics[anabranch_topic]
 
 
 def test_an_ordering_key_of_the_users_own_makes_the_lanes(

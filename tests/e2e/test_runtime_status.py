@@ -76,6 +76,26 @@ def test_statistics_are_plain_values_and_can_be_asked_for_from_any_thread(stuck:
         assert answer["lost_to_retention"] == 0
 
 
+def test_received_bytes_are_told_when_they_are_asked_for(
+    anabranch_broker: Broker, anabranch_topic: str, tmp_path: Path
+) -> None:
+    """What came over the network, all of it: at least the values that were handled."""
+    send(anabranch_broker.bootstrap, anabranch_topic, [(b"%d" % number, bytes(1000)) for number in range(100)])
+
+    async def handle(_value: bytes) -> None: ...
+
+    pipeline = Pipeline(f"group-{secrets.token_hex(4)}").read(anabranch_topic, bytes).process(handle)
+    told = {"bootstrap": anabranch_broker.bootstrap, "state_dir": tmp_path}
+    run = pipeline.start("async", kafka={"statistics.interval.ms": 20}, **told)
+    eventually(lambda: (run.statistics()["source"].get("received_bytes") or 0) >= 100_000, "all bytes are counted")
+    assert run.statistics()["source"]["received_bytes"] < 300_000
+    run.stop()
+    assert run.join(30)
+    silent = pipeline.start("async", until="end", **told)
+    assert silent.join(30)
+    assert silent.statistics()["source"]["received_bytes"] is None
+
+
 def test_why_is_told_with_an_age_that_grows(stuck: Run) -> None:
     """Ages are those of now, also when nothing happens."""
 
@@ -121,6 +141,26 @@ def test_the_socket_is_gone_when_the_run_has_ended(
     assert run.join(30)
     assert list(state_dir.iterdir()) == []
     assert run.statistics()["state"] == "ended"
+
+
+def test_no_empty_folder_is_left_where_none_was_asked_for(
+    anabranch_broker: Broker, anabranch_topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The group's folder goes with its last socket, `.anabranch` with its last folder; whatever else is there stays."""
+    monkeypatch.chdir(tmp_path)
+
+    async def handle(_value: bytes) -> None: ...
+
+    def run_once() -> None:
+        pipeline = Pipeline("tidy").read(anabranch_topic, bytes).process(handle)
+        assert pipeline.start("async", bootstrap=anabranch_broker.bootstrap, until="end").join(30)
+
+    run_once()
+    assert list(tmp_path.iterdir()) == []
+    other = tmp_path / ".anabranch" / "tidy" / "other"
+    other.mkdir(parents=True)
+    run_once()
+    assert list(tmp_path.rglob("*")) == [*reversed(other.parents[:2]), other]
 
 
 def test_a_socket_that_a_killed_process_left_is_taken_over_and_a_living_one_is_not(

@@ -145,7 +145,7 @@ def test_a_pause_ends_with_the_ownership(anabranch_broker: Broker, anabranch_top
     """A partition that was paused, moved away and came back is read again without being asked."""
     bootstrap, topic = anabranch_broker.bootstrap, anabranch_topic
     names = [TopicPartition(topic, number) for number in range(4)]
-    with Listener(bootstrap, [topic], topic, records_max=40) as first:
+    with Listener(bootstrap, [topic], topic, records_max=8) as first:
         first.wait_for_partitions(4)
         first.do(Pause(names))
         for partition in range(4):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 import pytest
@@ -48,7 +49,7 @@ def test_a_commit_while_nobody_answers_is_an_error_and_not_a_success(tmp_path: P
         create(broker.bootstrap, "t")
         fill(broker.bootstrap, "t", [b"x"])
         # A short session: the library holds a commit back for so long in the hope of a coordinator.
-        with Listener(broker.bootstrap, ["t"], "g", session_timeout_s=2) as listener:
+        with Listener(broker.bootstrap, ["t"], "g", session_timeout_s=1) as listener:
             listener.wait_for_records(1)
             broker.end("clean")
             eventually(lambda: listener.source.statistics()["unreachable_s"] > 0, "the outage to be noticed")
@@ -59,6 +60,27 @@ def test_a_commit_while_nobody_answers_is_an_error_and_not_a_success(tmp_path: P
             broker.start()
             listener.wait_for_partitions(1)
             _commit_until_taken(listener, name, 1)
+
+
+@pytest.mark.parametrize("on_beyond_end", ["halt", "log_end"])
+def test_a_log_that_was_cut_back_and_written_on_is_noticed(tmp_path: Path, on_beyond_end: str) -> None:
+    """Other records stand at offsets below the position: going on there would skip them, so it halts or reads them."""
+    with RestartableBroker(tmp_path) as broker:
+        create(broker.bootstrap, "t")
+        for number in range(10):
+            fill(broker.bootstrap, "t", [b"old %d" % number])
+        with Listener(broker.bootstrap, ["t"], "g", on_beyond_end=on_beyond_end) as listener:
+            listener.wait_for_records(10)
+            broker.end("clean")
+            log = next((tmp_path / "t" / "0").glob("*.log"))
+            os.truncate(log, log.stat().st_size // 2)
+            broker.start()
+            fill(broker.bootstrap, "t", [b"new"] * 10)
+            if on_beyond_end == "halt":
+                assert "cut back to 5, below position 10" in str(listener.wait_for_failure())
+            else:
+                eventually(lambda: listener.values() == [b"new"] * 10, "what was written after the cut")
+                assert listener.starts()[TopicPartition("t", 0)].position == 5
 
 
 def _commit_until_taken(listener: Listener, name: TopicPartition, position: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 import time
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -9,10 +10,14 @@ from typing import TYPE_CHECKING
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewPartitions
+from fastcrc import crc32
+from raw_client import RawClient, produce_request
 from source_listener import Listener
 from topic_contents import commit, committed, create, delete_records, fill
 from waiting import eventually
 
+from anabranch.broker.wire.records import Record as WireRecord
+from anabranch.broker.wire.records import build_batch
 from anabranch.control.effects import Pause, Resume
 from anabranch.core.errors import BrokerUnreachable, Halted, UsageError
 from anabranch.core.work import TopicPartition
@@ -276,3 +281,22 @@ def test_a_pattern_reads_every_topic_that_matches_also_later_ones(anabranch_brok
         fill(bootstrap, f"{topic}-two", [b"2"])
         listener.wait_for_records(2)
         assert sorted(listener.values()) == [b"1", b"2"]
+
+
+def test_a_header_that_cannot_be_read_stops_nothing(anabranch_broker: Broker, topic: str) -> None:
+    """Another client wrote a header whose name is not UTF-8: its record is read, with a header that says so."""
+    bad = WireRecord(timestamp=1, value=b"bad", headers=(("éé", b"h"),))
+    good = WireRecord(timestamp=1, value=b"good", headers=(("name", b"h"),))
+    batch = bytearray(bytes(build_batch([good, bad, good])).replace("éé".encode(), b"\xff\xfe\xff\xfe"))
+    struct.pack_into(">I", batch, 17, crc32.iscsi(bytes(batch[21:])))  # the checksum covers what is behind it
+    with RawClient(anabranch_broker.bootstrap) as client:
+        client.ask(produce_request(topic, batch))
+    with Listener(anabranch_broker.bootstrap, [topic], topic) as listener:
+        listener.wait_for_records(3)
+        records = listener.read[ONE(topic, 0)]
+        assert [record.value for record in records] == [b"good", b"bad", b"good"]
+        assert [record.headers for record in records] == [
+            (("name", b"h"),),
+            (("anabranch.headers", b"unreadable: a name is not UTF-8"),),
+            (("name", b"h"),),
+        ]

@@ -9,8 +9,8 @@ code. Needs Java 17 or newer and Maven.
 from __future__ import annotations
 
 import base64
-import ctypes
 import os
+import re
 import shutil
 import signal
 import socket
@@ -25,7 +25,13 @@ from typing import Final, Self
 BOOTSTRAP_VARIABLE: Final = "ANABRANCH_TEST_BOOTSTRAP"
 HERE: Final = Path(__file__).resolve().parent
 CACHE: Final = HERE.parent.parent / ".cache" / "kafka"
-PR_SET_PDEATHSIG: Final = 1
+VERSION: Final = "3.9.1"
+JAVA_MIN: Final = 17
+DYING_WITH_PARENT: Final = """\
+import ctypes, os, signal, sys
+ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+os.execv(sys.argv[1], sys.argv[1:])
+"""
 START_S_MAX: Final = 60.0
 STOP_S_MAX: Final = 20.0
 JARS_MIN: Final = 50
@@ -65,9 +71,13 @@ class ApacheKafka:
         self._folder = Path(tempfile.mkdtemp(prefix="anabranch-kafka-"))
         self._port, self._controller = _free_ports(2)
         self._process: subprocess.Popen[bytes] | None = None
-        self._java = _program("java", "install Java 17 or newer")
-        self._classpath = f"{fetched_jars()}/*"
-        self._format()
+        try:
+            self._java = _java()
+            self._classpath = f"{fetched_jars()}/*"
+            self._format()
+        except BaseException:
+            shutil.rmtree(self._folder, ignore_errors=True)
+            raise
 
     @property
     def bootstrap(self) -> str:
@@ -81,14 +91,14 @@ class ApacheKafka:
 
     def start(self) -> None:
         """Start it, and return when clients can connect."""
+        arguments = ["-Xms512m", "-Xmx512m", "-cp", self._classpath, "kafka.Kafka", str(self._properties)]
         with self.log.open("ab") as output:
             self._process = subprocess.Popen(
-                [self._java, "-Xms512m", "-Xmx512m", "-cp", self._classpath, "kafka.Kafka", str(self._properties)],
+                [sys.executable, "-c", DYING_WITH_PARENT, self._java, *arguments],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 process_group=0,
-                preexec_fn=_die_with_parent,  # noqa: PLW1509 - there are no other threads yet
             )
         deadline = time.monotonic() + START_S_MAX
         while not _listens(self._port):
@@ -97,8 +107,21 @@ class ApacheKafka:
                 raise KafkaMissing(f"Apache Kafka did not start; it said:\n{said}")
             time.sleep(0.1)
 
-    def stop(self, how: signal.Signals = signal.SIGTERM) -> None:
-        """End it, cleanly or with SIGKILL; `start` finds what was there."""
+    @property
+    def pid(self) -> int:
+        """Its process, for whoever wants to freeze it."""
+        assert self._process is not None, "it does not run"
+        return self._process.pid
+
+    def kill(self) -> None:
+        """End it with SIGKILL; `start` finds what was there."""
+        self._end(signal.SIGKILL)
+
+    def stop(self) -> None:
+        """End it cleanly; `start` finds what was there."""
+        self._end(signal.SIGTERM)
+
+    def _end(self, how: signal.Signals) -> None:
         process, self._process = self._process, None
         if process is None:
             return
@@ -142,21 +165,31 @@ def fetched_jars() -> Path:
     libraries = CACHE / "libs"
     if len(list(libraries.glob("*.jar"))) >= JARS_MIN and (CACHE / "complete").exists():
         return libraries
-    maven = _program("mvn", "install Maven")
+    maven = _program("mvn", "install Maven (Debian: apt-get install maven); it is needed once, to fetch Kafka")
     CACHE.mkdir(parents=True, exist_ok=True)
     (CACHE.parent / ".gitignore").write_text("*\n", encoding="ascii")
     shutil.copy(HERE / "pom.xml", CACHE / "pom.xml")
-    sys.stdout.write("fetching Apache Kafka 3.9.1 by Maven (56 MB, once)\n")
-    sys.stdout.flush()
+    say(f"fetching Apache Kafka {VERSION} by Maven into {CACHE} (56 MB, once)")
     command = [maven, "-q", "-B", "dependency:copy-dependencies", f"-DoutputDirectory={libraries}"]
     if subprocess.run(command, cwd=CACHE, check=False).returncode != 0:
-        raise KafkaMissing("Maven could not fetch Apache Kafka; what it said stands above")
+        raise KafkaMissing("Maven could not fetch Apache Kafka: what it said stands above; is the network there?")
     (CACHE / "complete").touch()
     return libraries
 
 
-def _die_with_parent() -> None:
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+def _java() -> str:
+    """Answer the path of a Java that is new enough: JAVA_HOME's, else the one on the path."""
+    home = os.environ.get("JAVA_HOME")
+    fix = f"install Java {JAVA_MIN} or newer (Debian: apt-get install openjdk-17-jre-headless), or set JAVA_HOME"
+    java = str(Path(home) / "bin" / "java") if home else _program("java", fix)
+    try:
+        said = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
+    except OSError as error:
+        raise KafkaMissing(f"{java} cannot be run ({error.strerror}): {fix}") from None
+    found = re.search(r'version "(\d+)', said)
+    if found is None or int(found[1]) < JAVA_MIN:
+        raise KafkaMissing(f"{java} is too old for Apache Kafka {VERSION}: {fix}; it said:\n{said}")
+    return java
 
 
 def _program(name: str, fix: str) -> str:
@@ -188,16 +221,12 @@ def _listens(port: int) -> bool:
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
-def main(command: list[str]) -> int:
-    """Run a command with Kafka beside it."""
-    if not command:
-        sys.stderr.write(f"{__doc__}\n")
-        return 2
+def run_beside(command: list[str]) -> int:
+    """Run a command with Kafka beside it, and answer its exit code; 3 if Kafka cannot be run here."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # else nobody would stop Kafka
     try:
         with ApacheKafka() as kafka:
-            sys.stdout.write(f"Apache Kafka 3.9.1 listens on {kafka.bootstrap}\n")
-            sys.stdout.flush()
+            say(f"Apache Kafka {VERSION} listens on {kafka.bootstrap}")
             return subprocess.run(
                 command, env={**os.environ, BOOTSTRAP_VARIABLE: kafka.bootstrap}, check=False
             ).returncode
@@ -206,5 +235,13 @@ def main(command: list[str]) -> int:
         return 3
 
 
+def say(line: str) -> None:
+    """Tell how it goes."""
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    if not sys.argv[1:]:
+        sys.exit(__doc__)
+    sys.exit(run_beside(sys.argv[1:]))

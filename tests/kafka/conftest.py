@@ -3,31 +3,31 @@
 from __future__ import annotations
 
 import os
-import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "contract"))
+from contract_runner import Runner
+from contract_world import World
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
-    from contract_runner import Runner
 
-
-@pytest.fixture(params=["inline", "async"])
-def kafka_runner(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Runner]:
-    """A world on Apache Kafka, and an engine."""
-    from contract_runner import Runner
-    from contract_world import World
-
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    """A topic and a group on Apache Kafka."""
     bootstrap = os.environ.get("ANABRANCH_TEST_BOOTSTRAP")
     if bootstrap is None:
         pytest.skip("needs Apache Kafka: make test-kafka")
-    world = World(bootstrap, tmp_path)
+    made = World(bootstrap, tmp_path)
+    yield made
+    made.close()
+
+
+@pytest.fixture(params=["inline", "async"])
+def engine_runner(request: pytest.FixtureRequest, world: World) -> Iterator[Runner]:
+    """Start and stop members on one engine after another."""
     runner = Runner(request.param, world)
     yield runner
     runner.discard()
-    world.close()

@@ -212,3 +212,15 @@ def test_a_settled_stranger_is_unknown(random: Random) -> None:
     run = valid_run(random)
     stranger = random.choice([offset for offset in range(200) if offset not in run.keys])
     assert count([*run.script, ("c", Settled("c", 9, "t", 0, stranger))], "unknown") == 1
+
+
+@given(randoms)
+def test_what_a_run_tells_about_its_keys_excuses_nothing(random: Random) -> None:
+    """A run that calls all its records unordered is judged by the keys that they were sent with, to the last count."""
+    run = valid_run(random)
+    script = list(run.script)
+    for _ in range(3):  # calls and settlements anywhere: most of these runs break several rules
+        script.insert(random.randrange(len(script)), script.pop(random.randrange(len(script))))
+    lies = [(who, event._replace(key=None) if isinstance(event, Begun | Ended) else event) for who, event in script]
+    honest, lying = judge(history_of(script)), judge(history_of(lies))
+    assert lying.line() == honest.line()

@@ -16,7 +16,7 @@ another partition's. Words:
     revoked orders/0 in=5      lost orders/0      stop in=30      ends orders/0=200
     answer [1] [refused:text | fenced | orders/0=text]     to a commit; `commits auto` answers each at once
     wait SECONDS           time passes, and what is due happens
-    why                    show [running|totals|gates]
+    why                    show [running|totals|gates|rooms|errors]
 
 To write the answers of a new transcript: python tests/scenario/test_plane_transcripts.py FILE, then read them.
 """
@@ -208,6 +208,11 @@ class Transcript:
             return [f"{one.topic}/{one.partition} {one.gate} {one.held}/{one.records_max}" for one in found.partitions]
         if rest == "totals":
             return [" ".join(f"{name}={getattr(found, name)}" for name in TOTALS if getattr(found, name)) or "nothing"]
+        if rest == "rooms":
+            names = [TopicPartition(one.topic, one.partition) for one in found.partitions]
+            return [f"{name} {room.records} records" for name, room in self.plane.rooms(names).items()]
+        if rest == "errors":
+            return [f"{one.name} {one.breaker_last_error or '-'}" for one in found.steps]
         lanes = [f"ready={one.ready_lanes} waiting={one.waiting_lanes}" for one in found.steps]
         return [
             f"{one.name} running={one.running} {text} breaker={one.breaker}"

@@ -95,6 +95,17 @@ class LetsTheLaneGoOnWhileARetryWaits(Plane):
         return [*effects, Submit(again)] if again else effects
 
 
+class TakesAFailureForSuccess(Plane):
+    """Drops every retry."""
+
+    def step(self, event: Event, now: float) -> list[Effect]:
+        if isinstance(event, Completed):
+            event = Completed(
+                [each if each.error is None else each._replace(value=(), error=None) for each in event.completions]
+            )
+        return super().step(event, now)
+
+
 class GivesEachRecordALaneOfItsOwn(Plane):
     """Compares keys by something that differs for each record, as a hash with a salt or an identity would."""
 
@@ -176,6 +187,7 @@ DOCTORED: dict[type[Plane], str] = {
     CommitsTheHighestSeen: "committed_too_far",
     BelievesOldEpochs: "overlapping",
     LetsTheLaneGoOnWhileARetryWaits: "reordered",
+    TakesAFailureForSuccess: "lost",
     GivesEachRecordALaneOfItsOwn: "reordered",
     SettlesBeforeTheAcknowledgement: "before it was acknowledged",
     BelievesAnyCarryover: "skipped",

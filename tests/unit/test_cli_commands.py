@@ -13,8 +13,9 @@ import pytest
 from anabranch.cli import exit_code, main
 from anabranch.cli.log_lines import JsonLines, TextLines
 from anabranch.cli.terminal import byte_text, plural, table
-from anabranch.core.errors import AnabranchError, HandlerError, InternalError, PeerError, UsageError
+from anabranch.core.errors import AnabranchError, Halted, HandlerError, InternalError, PeerError, UsageError
 from anabranch.kafka.errors import UnreachableError
+from anabranch.runtime.result import Result
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -65,7 +66,8 @@ def test_every_help_teaches(words: list[str], capsys: pytest.CaptureFixture[str]
         (["produce", "t", "no-such-file"], "no file no-such-file"),
         (["produce", "t", "-K", ""], "the delimiter is empty"),
         (["produce", "t", "--kafka", "x"], "NAME=VALUE"),
-        (["produce", "t", "-X", "no.such=1"], "no.such"),
+        (["produce", "t", "-X", "no.such=1"], "kafka setting no.such (given in --kafka): No such configuration"),
+        (["topics", "ls", "-X", "linger.ms=soon"], "kafka setting linger.ms (given in --kafka): Invalid value"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
@@ -98,14 +100,15 @@ def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     [
         (UsageError("x"), 2),
         (UnreachableError("x"), 3),
-        (PeerError("x"), 1),
-        (HandlerError("x"), 1),
+        (PeerError("x"), 4),
+        (HandlerError("x"), 4),
+        (Halted("x"), 4),
         (InternalError("x"), 1),
     ],
 )
 def test_an_exit_code_says_whose_fault_it_was(error: AnabranchError, code: int) -> None:
-    """1 internal, 2 usage, 3 unreachable."""
-    assert exit_code(error) == code
+    """1 internal, 2 usage, 3 unreachable, 4 halted, refused or failed: a run's result says the same."""
+    assert exit_code(error) == code == Result.of_error(error).exit_code
 
 
 @pytest.mark.parametrize("words", [["--help"], ["broker", "--print-config"]], ids=" ".join)

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from anabranch.cli import exit_code, main
-from anabranch.core.errors import BrokerUnreachable, Halted
+from anabranch.core.errors import BrokerUnreachable, Halted, UsageError
+from anabranch.kafka.admin import Admin
+from anabranch.kafka.client import Connection
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -104,14 +106,73 @@ def test_a_misspelt_option_of_the_file_or_environment_is_refused(
     assert "did you mean ANABRANCH_RUN_ENGINE?" in capsys.readouterr().err
 
 
+def test_a_setting_that_the_library_does_not_know_is_refused_with_the_place_where_it_was_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The file, or the flag, which wins; from Python it is the argument."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    (tmp_path / "app_setting.py").write_text(
+        "from anabranch import Pipeline\nbilling = Pipeline('billing').read('orders').process(print)\n"
+    )
+    (tmp_path / "anabranch.toml").write_text("[kafka]\nno.such = 1\n")
+    words = ["run", "app_setting:billing", "--engine", "async"]
+    assert main(words) == 2
+    assert "kafka setting no.such (given in [kafka] of anabranch.toml): No such" in capsys.readouterr().err
+    assert main([*words, "--kafka", "no.such=2"]) == 2
+    assert "kafka setting no.such (given in --kafka): No such" in capsys.readouterr().err
+    with pytest.raises(UsageError, match=r"kafka setting no\.such \(given in kafka=\{…\}\): No such"):
+        Admin(Connection("127.0.0.1:1", {"no.such": "1"}))
+
+
 def test_the_default_engine_is_spark_and_the_refusal_names_the_flag(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Until Spark is there: the message is in the words of the command line."""
+    """Where pyspark is not installed, the message is in the words of the command line."""
+    monkeypatch.setitem(sys.modules, "pyspark", None)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
     (tmp_path / "app_spark.py").write_text(
         "from anabranch import Pipeline\nbilling = Pipeline('billing').read('orders').process(print)\n"
     )
     assert main(["run", "app_spark:billing"]) == 2
-    assert "use --engine async" in capsys.readouterr().err
+    assert "pip install 'anabranch[spark]', or --engine async" in capsys.readouterr().err
+
+
+def test_a_query_on_another_engine_is_refused_in_the_words_of_the_command_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """All of the sentence, so that nobody looks for a flag that is spelled as in Python."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    (tmp_path / "app_table.py").write_text(
+        "from anabranch import Pipeline\n"
+        "def charge(value: bytes) -> bytes: return value\n"
+        "billing = Pipeline('billing').read('orders').process(charge).write('receipts').write_table('./table')\n"
+    )
+    assert main(["run", "app_table:billing", "--engine", "async"]) == 2
+    said = capsys.readouterr().err
+    assert "and the engine is async: leave the step out, or --engine spark" in said
+    assert "engine=" not in said
+
+
+@pytest.mark.parametrize("words", [["--master", "local[2]"], ["--members", "2"], ["--conf", "spark.a=b"]])
+def test_what_only_spark_takes_is_refused_on_another_engine(
+    words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Rather than ignored: who asks for a cluster shall not find out later that he had none."""
+    assert main(["run", "app:billing", "--engine", "async", *words]) == 2
+    assert f"{words[0]} is for --engine spark, and this is --engine async" in capsys.readouterr().err
+
+
+def test_settings_of_spark_come_from_the_file_and_from_flags_which_win(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Under [spark] the first word of each name may be left out."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "anabranch.toml").write_text('[spark]\ndriver.memory = "1g"\n"spark.ui.enabled" = true\n')
+    assert main(["run", "--print-config", "--conf", "spark.driver.memory=2g"]) == 0
+    shown = capsys.readouterr().out.splitlines()
+    assert shown[-2:] == ["conf spark.driver.memory = 2g", "conf spark.ui.enabled = true"]
+    assert main(["run", "--print-config", "--conf", "driver.memory=2g"]) == 2
+    assert "allowed is spark.NAME=VALUE" in capsys.readouterr().err

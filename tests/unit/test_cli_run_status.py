@@ -83,6 +83,19 @@ def test_the_line_tells_only_of_trouble_that_is_there() -> None:
     assert status_line(status(state="stuck"), 0).endswith(", a handler blocks the event loop")
 
 
+def test_on_spark_the_line_tells_of_members_and_queries() -> None:
+    """How many of the members are there, and at the end, where a narrow terminal cuts, how far each query is."""
+    told = {
+        "members": {"0": {"state": "running"}, "1": {"state": "absent"}},
+        "queries": {"receipts": {"rows": 1200, "lag": 3}, "totals": {"rows": 1, "lag": None}},
+    }
+    line = status_line(parse_status({"group": "billing", "state": "running", **told}), 0)
+    assert "lag unknown, 1 of 2 members, " in line
+    assert line.endswith(", query receipts 1,200 rows lag 3, query totals 1 row")
+    told["members"] = {"0": {"state": "running"}}
+    assert ", 1 member, " in status_line(parse_status({"group": "billing", "state": "running", **told}), 0)
+
+
 def test_the_last_line_tells_how_it_ended_and_what_became_of_the_records() -> None:
     """Also what will be repeated, if anything."""
     assert summary_line(status(dead=1), 12.0, "done") == (

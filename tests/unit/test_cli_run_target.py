@@ -100,6 +100,10 @@ def test_an_error_in_the_users_module_is_shown_with_his_frames_only(
     [
         ("import no_such_package_at_all\n", "install no_such_package_at_all where this command runs"),
         ("def broken(:\n", "SyntaxError: invalid syntax"),
+        (
+            "from anabranch import Pipeline\nPipeline('x').read('t').process(print).run(engine='async')\n",
+            'put .run() under `if __name__ == "__main__":`',
+        ),
         ("import sys\nsys.exit(3)\n", 'put what the script does under `if __name__ == "__main__":`'),
         ("from anabranch import Pipeline\nPipeline('x').process(print)\n", "begin with .read(topic)"),
         ("from anabranch import Pipline\n", "Pipline"),

@@ -7,9 +7,9 @@ from dataclasses import FrozenInstanceError
 import pytest
 
 from anabranch.control import effects, events
-from anabranch.control.intake import HEADER_BYTES, TASK_BYTES
 from anabranch.control.plane import Plane
 from anabranch.control.policy import PlanePolicy, StepPolicy
+from anabranch.control.sizes import HEADER_BYTES, TASK_BYTES
 from anabranch.core.errors import InternalError, Poison
 from anabranch.core.policies import Breaker, DeadLetters, Gate, Ordering, Retry
 from anabranch.core.records import Record
@@ -122,7 +122,7 @@ def test_a_task_begins_with_its_record_and_goes_on_with_what_the_step_returned()
     assert (task.step, task.attempt, task.begun_at, task.first_begun_at) == (1, 1, 2.0, 1.0)
     plane.step(events.Completed([Completion(task, None, OSError())]), 3.0)
     assert submitted(plane.step(events.Tick(), 4.0)) == [task]
-    assert (task.value, task.attempt, task.begun_at) == ("input of two", 2, 2.0)
+    assert (task.value, task.attempt, task.begun_at) == ("input of two", 2, 4.0)
 
 
 def test_outputs_stay_with_the_task_until_they_are_acknowledged() -> None:

@@ -7,6 +7,11 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
+from anabranch.control.effects import Room
+from anabranch.control.events import Assigned, Fetched, Start
+from anabranch.control.plane import Plane
+from anabranch.control.policy import PlanePolicy, StepPolicy
+from anabranch.control.sizes import TASK_BYTES, record_sizes, total_size
 from anabranch.core.records import Record
 from anabranch.core.work import TopicPartition
 from anabranch.kafka.holdback import Batch, Holdback
@@ -35,6 +40,7 @@ class HoldbackModel(RuleBasedStateMachine):
     @rule(name=NAME)
     def own(self, name: TopicPartition) -> None:
         self.holdback.own([name])
+        self.holdback.told(self.holdback.call, None)
         self.fetched[name] = self.out[name] = 0
         self.closed.discard(name)
         self.stopped.discard(name)
@@ -65,7 +71,7 @@ class HoldbackModel(RuleBasedStateMachine):
         self.fetched[name] += count
         if busy:
             self.holdback.keep(found)
-        elif self.holdback.passes(found):
+        elif self.holdback.passing(found) is not None:
             assert name not in self.closed
             self._went_out(found)
         for stopped in self.holdback.overfull():
@@ -108,9 +114,10 @@ def test_everything_that_waits_goes_out_when_gates_open() -> None:
     """Kept batches become one, and the library is resumed when nothing is left."""
     holdback = Holdback(4, 1000)
     holdback.own(NAMES[:1])
+    holdback.told(1, None)
     holdback.close(NAMES[:1])
     for first in (0, 2, 4):
-        assert not holdback.passes(batch(NAMES[0], first, 2))
+        assert holdback.passing(batch(NAMES[0], first, 2)) is None
     assert holdback.overfull() == NAMES[:1]
     assert holdback.open(NAMES[:1]) == []
     assert holdback.due
@@ -129,3 +136,68 @@ def test_large_records_stop_the_library_by_their_bytes() -> None:
     assert holdback.overfull() == []
     holdback.keep(batch(NAMES[0], 2, 1))
     assert holdback.overfull() == NAMES[:1]
+
+
+def test_no_more_goes_out_than_there_is_room_for() -> None:
+    """A batch is divided: what fits goes out, the rest when there is room again, behind it."""
+    name = NAMES[0]
+    holdback = Holdback(1000, 1_000_000)
+    holdback.own([name])
+    assert holdback.passing(batch(name, 0, 3)) is None, "nothing before control knows whose it is"
+    holdback.told(1, {name: Room(5, 1_000_000)})
+    holdback.call = 2
+    assert [(len(each.records), each.position) for each in holdback.release(100)[0]] == [(3, 3)]
+    holdback.call = 3
+    passing = holdback.passing(batch(name, 3, 4))
+    assert passing is not None
+    assert [record.offset for record in passing.records] == [3, 4]
+    assert (passing.position, passing.bytes) == (5, 20)
+    assert not holdback.any_open
+    holdback.told(2, {name: Room(2, 1_000_000)})  # the room of call 2 is used up by call 3
+    assert not holdback.due
+    holdback.told(3, {name: Room(1, 1_000_000)})
+    assert [(len(each.records), each.position) for each in holdback.release(100)[0]] == [(1, 6)]
+    holdback.told(4, {name: Room(9, 1_000_000)})
+    assert [(len(each.records), each.position) for each in holdback.release(100)[0]] == [(1, 7)]
+    holdback.check_invariants()
+
+
+def test_one_record_may_pass_the_bound_of_bytes() -> None:
+    """Else one that is larger than the bound would never go out; a second one waits."""
+    name = NAMES[0]
+    holdback = Holdback(1000, 1_000_000)
+    holdback.own([name])
+    holdback.told(1, {name: Room(100, 1)})
+    holdback.call = 2
+    passing = holdback.passing(batch(name, 0, 3))
+    assert passing is not None
+    assert len(passing.records) == 1
+    holdback.told(2, {name: Room(100, 2 * (TASK_BYTES + 10))})
+    assert [len(each.records) for each in holdback.release(100)[0]] == [2]
+
+
+def test_a_word_about_an_earlier_ownership_does_not_count() -> None:
+    """A partition went and came back: what control had room for before says nothing about what it has now."""
+    name = NAMES[0]
+    holdback = Holdback(1000, 1_000_000)
+    holdback.own([name])
+    holdback.call = 5
+    holdback.own([name])  # told to control in call 5
+    holdback.call = 6
+    holdback.told(4, {name: Room(100, 1_000_000)})
+    assert holdback.passing(batch(name, 0, 1)) is None
+    holdback.told(5, {name: Room(100, 1_000_000)})
+    assert holdback.due
+
+
+def test_sizes_are_those_that_control_counts() -> None:
+    """The two sides measure bytes alike: the sum, each record, and what an assignment holds."""
+    records = [
+        Record("t", 0, 0, None, None),
+        Record("t", 0, 1, b"key", b"value"),
+        Record("t", 0, 2, b"", b"", (("name", b"x"), ("null", None))),
+    ]
+    plane = Plane(PlanePolicy((StepPolicy("s"),)))
+    plane.step(Assigned({NAMES[0]: Start(0)}), 0.0)
+    plane.step(Fetched(NAMES[0], records, 3), 0.0)
+    assert plane.statistics().bytes == total_size(records) == sum(record_sizes(records))

@@ -40,6 +40,16 @@ def test_the_users_settings_win() -> None:
     assert SinkSettings("b:1", {"linger.ms": "7"}).producer_config()["linger.ms"] == "7"
 
 
+def test_received_bytes_are_counted_only_for_who_asks_the_library_for_statistics() -> None:
+    """By the library's own setting; the producer is not troubled with it."""
+    asked = {"statistics.interval.ms": "200"}
+    assert not SourceSettings("b:1").counts_received
+    assert not SourceSettings("b:1", {"statistics.interval.ms": "0"}).counts_received
+    assert SourceSettings("b:1", asked).counts_received
+    assert SourceSettings("b:1", asked).consumer_config("g")["statistics.interval.ms"] == "200"
+    assert "statistics.interval.ms" not in SinkSettings("b:1", asked).producer_config()
+
+
 @pytest.mark.parametrize("bytes_max", [1024, 1024 * 1024, 64 * 1024 * 1024, 4 * 1024**3])
 def test_fetches_and_queue_follow_from_the_bound(bytes_max: int) -> None:
     """Together they are a small part of it, unless it is smaller than the library can go."""

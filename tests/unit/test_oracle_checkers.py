@@ -180,11 +180,48 @@ CLEAN_ONES: dict[str, Script] = {
     ],
     "consumed before the sender heard of it": [*ran("a", 0), committed("a", 1), sent(0)],
     "two groups, each with its own position": [*CLEAN, committed("b", 1, group="audit")],
+    "a run that orders by partition, and tells it": [
+        sent(0, b"alice"),
+        sent(1, b"bob"),
+        sent(2, None),
+        *ran("a", 0, key=b""),
+        *ran("a", 1, key=b""),
+        *ran("a", 2, key=b""),
+    ],
+    "a run that tells other names for the keys": [
+        sent(0, b"alice"),
+        sent(1, b"bob"),
+        sent(2, b"alice"),
+        begun("a", 1, key=b"2"),
+        *ran("a", 0, key=b"1"),
+        *ran("a", 2, key=b"1"),
+        ended("a", 1, key=b"2"),
+        settled("a", 1),
+    ],
 }
 
 MUTANTS: dict[str, tuple[Script, dict[str, int]]] = {
     "acknowledged and never settled": ([*CLEAN, sent(3, b"bob")], {"lost": 1}),
     "one offset acknowledged twice": ([*CLEAN, sent(2, b"bob")], {"lost": 1}),
+    "a retry dropped: a failed call taken for a handled record": (
+        [sent(0), begun("a", 0), ended("a", 0, outcome="failed"), settled("a", 0)],
+        {"lost": 1},
+    ),
+    "a retry dropped in the second step": (
+        [
+            sent(0),
+            begun("a", 0, step="one"),
+            ended("a", 0, step="one"),
+            begun("a", 0, step="two"),
+            ended("a", 0, step="two", outcome="failed"),
+            settled("a", 0),
+        ],
+        {"lost": 1},
+    ),
+    "settled while its call still runs": (
+        [sent(0), begun("a", 0), settled("a", 0), committed("a", 1), ended("a", 0)],
+        {"lost": 1},
+    ),
     "a record left out for good": (
         [*(sent(n) for n in range(3)), *ran("a", 0), *ran("a", 2)],
         {"lost": 1, "skipped": 1},
@@ -263,6 +300,59 @@ MUTANTS: dict[str, tuple[Script, dict[str, int]]] = {
     "a call that never ends in a process that lives on": (
         [sent(0), begun("a", 0), begun("a", 0), ended("a", 0), settled("a", 0), committed("a", 1)],
         {"overlapping": 1},
+    ),
+    "two at once, told as records of different keys": (
+        [
+            sent(0),
+            sent(1),
+            begun("a", 0, key=b"0"),
+            begun("a", 1, key=b"1"),
+            ended("a", 0, key=b"0"),
+            ended("a", 1, key=b"1"),
+            settled("a", 0),
+            settled("a", 1),
+        ],
+        {"overlapping": 1},
+    ),
+    "two records swapped, told as records without order": (
+        [sent(0), sent(1), *ran("a", 1, key=None), *ran("a", 0, key=None)],
+        {"skipped": 1, "reordered": 1},
+    ),
+    "two records swapped, told as records of different keys": (
+        [sent(0), sent(1), *ran("a", 1, key=b"1"), *ran("a", 0, key=b"0")],
+        {"skipped": 1, "reordered": 1},
+    ),
+    "a failed one passed, told as one of another key": (
+        [
+            sent(0),
+            sent(1),
+            begun("a", 0, key=b"bob"),
+            ended("a", 0, key=b"bob", outcome="failed"),
+            *ran("a", 1),
+            *ran("b", 0),
+        ],
+        {"reordered": 1},
+    ),
+    "a lie that the sender's word comes after": (
+        [*ran("a", 1, key=None), *ran("a", 0, key=None), sent(0), sent(1)],
+        {"skipped": 1, "reordered": 1},
+    ),
+    "swapped, and nobody told of a sending but the run": (
+        [("producer", Sent("orders", None, None, None))] * 2 + [*ran("a", 1), *ran("a", 0)],
+        {"skipped": 1, "reordered": 1},
+    ),
+    "a run that claims to order by partition, and does not": (
+        [
+            sent(0, b"alice"),
+            sent(1, b"bob"),
+            begun("a", 1, key=b""),
+            begun("a", 0, key=b""),
+            ended("a", 0, key=b""),
+            ended("a", 1, key=b""),
+            settled("a", 1),
+            settled("a", 0),
+        ],
+        {"skipped": 1, "reordered": 1, "overlapping": 1},
     ),
     "a commit above a record that still runs": (
         [

@@ -202,7 +202,7 @@ def test_a_coroutine_instead_of_its_function_is_refused_and_closed() -> None:
         asyncio.run(called)
 
 
-@pytest.mark.parametrize("step", ["flat_map", "batch", "unbatch", "reduce", "write_table", "transform", "dedup"])
+@pytest.mark.parametrize("step", ["flat_map", "batch", "unbatch", "reduce", "dedup"])
 def test_a_step_of_a_later_version_is_not_there(step: str) -> None:
     """No stub pretends."""
     with pytest.raises(AttributeError):

@@ -178,7 +178,7 @@ def test_decode_may_be_a_step_of_its_own() -> None:
     assert prepare(framed, JSON) is FILTERED
     with pytest.raises(DecodeError, match="is not Order"):
         prepare(framed, b"\0")
-    with pytest.raises(DecodeError, match="decode needs bytes, but what stands before it gave a int"):
+    with pytest.raises(DecodeError, match="decode needs bytes, but what stands before it gave a value of type int"):
         prepare(read.map(len).decode(Order), b"v")
 
 

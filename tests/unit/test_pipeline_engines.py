@@ -9,6 +9,7 @@ import pytest
 
 import anabranch
 from anabranch import Pipeline, UsageError
+from anabranch.pipeline.engines import load_runner
 
 PIPELINE = Pipeline("billing").read("orders").process(print)
 PUBLIC = (
@@ -20,10 +21,11 @@ VERBS = ("run", "start", "running")
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_spark_is_the_default_and_comes_later(verb: str) -> None:
-    """With pyspark installed the sentence names the engine to use until then."""
-    with pytest.raises(UsageError, match=rf'later version; use {verb}\(engine="async"\)'):
-        getattr(PIPELINE, verb)()
+def test_spark_is_loaded_by_name_and_given_the_pipeline(verb: str) -> None:
+    """The pipeline itself travels to the members, and they compile their own plan."""
+    runner = load_runner(verb, "spark", PIPELINE)
+    assert (runner.func.__module__, runner.func.__name__) == ("anabranch.spark.run", verb)
+    assert runner.keywords == {"pipeline": PIPELINE}
 
 
 def test_without_pyspark_the_default_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -35,13 +37,7 @@ def test_without_pyspark_the_default_says_what_to_install(monkeypatch: pytest.Mo
         "Spark is the default engine: pip install 'anabranch[spark]', or run(engine=\"async\")"
     )
     with pytest.raises(UsageError, match=r"pip install 'anabranch\[spark\]'"):
-        PIPELINE.stream(None)
-
-
-def test_a_stream_comes_with_the_spark_engine() -> None:
-    """Until then the topic can be read as any other."""
-    with pytest.raises(UsageError, match="later version"):
-        PIPELINE.stream(None)
+        PIPELINE.write("receipts").stream(None)
 
 
 @pytest.mark.parametrize("verb", VERBS)

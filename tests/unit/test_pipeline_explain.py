@@ -100,6 +100,37 @@ LINES: list[tuple[Pipeline[Any], str]] = [
     (Pipeline("b").read("o").process(send, retry=Retry(attempts=1)), "retry: none"),
     (Pipeline("b").read("o").process(send), "nothing: what handlers return is dropped, but for Out(…, topic=…)"),
     (Pipeline("b").read("o").process(send), "none: a record that cannot be handled halts the pipeline"),
+    (
+        Pipeline("b").read("o").process(charge).write_table("./out", partition_by="day"),
+        (
+            "write        b.charge, which the queries read; made when it is missing\n"
+            "  rows         the columns of dict[str, int]; where each comes from, and what did not fit\n"
+            "  query        out: folder ./out as parquet, partitioned by day, every 1 s\n"
+            "               each row once: after a crash the last batch is put in its own place again\n"
+        ),
+    ),
+    (
+        Pipeline("b").read("o").process(lambda value: value).write("p").transform(send).write("q"),
+        (
+            "write        p, under the record's key and with its headers, unless Out says otherwise\n"
+            "  rows         value, undecoded, as no return type or schema says what it is; where"
+        ),
+    ),
+    (
+        Pipeline("b").read("o").process(charge).transform(send).write("q"),
+        "q: transform send → topic q, every 1 s\n               at least once: after a crash the rows",
+    ),
+    (
+        Pipeline("b").read("o").process(charge).for_each_batch(send, output_mode="update", every_s=2.5),
+        "send: send for each batch, output mode update, every 2.5 s\n               at least once: after a crash the",
+    ),
+    (
+        Pipeline("b").read("o").process(charge).write_table("db.t", "delta", schema="a INT"),
+        (
+            "the columns of a INT; where each comes from, and what did not fit\n"
+            "  query        db.t: table db.t as delta, every 1 s\n               at least once"
+        ),
+    ),
     (Pipeline("b", commit=Commit(interval_s=1.5)), "every 1.5 s"),
     (Pipeline("b", gate=Gate(bytes_max=1536)), "1.5 KiB"),
     (Pipeline("b", gate=Gate(bytes_max=3 * 2**30)), "3 GiB"),

@@ -127,9 +127,9 @@ def generate() -> Iterator[int]:
 
 
 REFUSED: list[tuple[str, Any, str]] = [
-    ("an object", object(), "a object that cannot be written"),
+    ("an object", object(), "a value of type object that cannot be written"),
     ("an object inside", {"a": [object()]}, "cannot be written"),
-    ("a lone surrogate", "\ud800", "a str that cannot be written"),
+    ("a lone surrogate", "\ud800", "a value of type str that cannot be written"),
     ("a generator", generate(), "return a list of results instead"),
     ("a generator in a list", [generate()], "return a list of results instead"),
     ("a key that is a number", Out("a", key=7), "a key is bytes, str or None"),

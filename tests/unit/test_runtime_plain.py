@@ -99,6 +99,23 @@ def test_what_is_not_given_follows_from_the_pipeline() -> None:
     assert settings.member.startswith("billing-")
     assert settings.source.records_max == plan().policy.gate.records_max
     assert settings.sink.dead_letter_topic is None
+    assert settings.sink.topic is None
+    assert checked(plan(sink_topic="receipts"), Given()).sink.topic == "receipts"
+
+
+def test_what_is_given_about_logs_that_lost_a_position_reaches_the_source() -> None:
+    """And how long a start waits for its broker."""
+    usual = checked(plan(), Given()).source
+    assert (usual.on_lost_to_retention, usual.on_beyond_end, usual.reach_s) == ("go on", "halt", 10.0)
+    given = checked(plan(), Given(on_lost_to_retention="halt", on_beyond_end="log_end", reach_s=1)).source
+    assert (given.on_lost_to_retention, given.on_beyond_end, given.reach_s) == ("halt", "log_end", 1)
+
+
+def test_the_options_of_a_run_have_the_defaults_of_start() -> None:
+    """One table: what `anabranch run` takes when nothing is said is what `start` takes."""
+    given = Given()
+    for name in ("drain_s", "grace_s", "session_timeout_s", "reach_s", "on_lost_to_retention", "on_beyond_end"):
+        assert getattr(RunOptions(), name) == getattr(given, name)
 
 
 def test_settings_of_the_library_become_texts() -> None:
@@ -119,6 +136,9 @@ def test_settings_of_the_library_become_texts() -> None:
         (Given(drain_s=-1), "drain_s"),
         (Given(grace_s=400, kafka={"max.poll.interval.ms": 30_000}), "grace_s"),
         (Given(kafka={"group.id": "x"}), "group.id"),
+        (Given(on_beyond_end="earliest"), "on_beyond_end.*halt or log_end or log_start"),
+        (Given(on_lost_to_retention="ignore"), "on_lost_to_retention"),
+        (Given(reach_s=-1), "reach_s"),
     ],
 )
 def test_what_cannot_be_right_is_refused_with_the_name_of_the_option(given: Given, match: str) -> None:

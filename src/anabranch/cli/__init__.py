@@ -1,9 +1,9 @@
 """The command line: one file per command, loaded when it is called.
 
 Here are the entry point, the table of commands, and what becomes of errors: an error of ours is one line on stderr and
-an exit code (0 done, 1 internal, 2 usage, 3 broker unreachable, 4 halted, 5 drain incomplete, 130 forced); notes on it
-(the user's own traceback) stand before it; anything else is a bug and keeps its traceback; a reader that goes away
-(`| head`) ends the command quietly.
+an exit code (0 done, 1 internal, 2 usage, 3 broker unreachable, 4 halted, refused by the cluster, or failed in a
+handler, 5 drain incomplete, 130 forced); notes on it (the user's own traceback) stand before it; anything else is a bug
+and keeps its traceback; a reader that goes away (`| head`) ends the command quietly.
 """
 
 from __future__ import annotations
@@ -13,15 +13,11 @@ import sys
 from typing import TYPE_CHECKING
 
 from anabranch.cli.commands import Command, CommandGroup
-from anabranch.core.errors import AnabranchError, BrokerUnreachable, Halted, UsageError
+from anabranch.core.errors import AnabranchError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-EXIT_INTERNAL = 1
-EXIT_USAGE = 2
-EXIT_UNREACHABLE = 3
-EXIT_HALTED = 4
 EXIT_FORCED = 130
 
 ANABRANCH = CommandGroup(
@@ -68,14 +64,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def exit_code(error: AnabranchError) -> int:
-    """Return the exit code for an error of our tree."""
-    from anabranch.kafka.errors import UnreachableError
+    """Return the exit code for an error of our tree: the one that a run which it ended has."""
+    from anabranch.runtime.result import Result
 
-    if isinstance(error, UsageError):
-        return EXIT_USAGE
-    if isinstance(error, Halted):
-        return EXIT_HALTED
-    return EXIT_UNREACHABLE if isinstance(error, UnreachableError | BrokerUnreachable) else EXIT_INTERNAL
+    return int(Result.of_error(error).exit_code)
 
 
 def _version() -> int:

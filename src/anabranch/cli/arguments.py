@@ -93,7 +93,7 @@ class Parser(argparse.ArgumentParser):
 
 def connection_of(namespace: argparse.Namespace) -> Connection:
     """Return how to reach the cluster: flags, environment, [kafka] of the file, defaults."""
-    from anabranch.cli.config import kafka_settings, resolve
+    from anabranch.cli.config import kafka_settings, kafka_sources, resolve
     from anabranch.core.options import KafkaOptions
     from anabranch.kafka.client import Connection
 
@@ -103,7 +103,9 @@ def connection_of(namespace: argparse.Namespace) -> Connection:
         set_up_logging("debug", "text")
     file = read_file(namespace.config)
     resolved = resolve(KafkaOptions, {"bootstrap": namespace.bootstrap}, os.environ, file)
-    return Connection(resolved.options.bootstrap, kafka_settings(file, namespace.kafka))
+    return Connection(
+        resolved.options.bootstrap, kafka_settings(file, namespace.kafka), kafka_sources(file, namespace.kafka)
+    )
 
 
 def _metavar(each: Option) -> str:

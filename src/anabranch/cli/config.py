@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 GroupT = TypeVar("GroupT", bound=OptionGroup)
 
 FILE_DEFAULT = "anabranch.toml"
-SECTIONS = ("broker", "run", "kafka")  # [run] is for `anabranch run`; it may stand in a file that we read
+SPARK_SECTION = "spark"
+SECTIONS = ("broker", "run", "kafka", SPARK_SECTION)  # one file may serve several commands
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +64,9 @@ def read_file(path: str | None) -> ConfigFile | None:
         raise UsageError(f"the configuration file {chosen} is not valid TOML: {error}") from error
     for name, content in sections.items():
         if not isinstance(content, dict):
-            raise UsageError(f"{chosen}: {name} stands outside of a section; put it under [broker], [run] or [kafka]")
+            raise UsageError(
+                f"{chosen}: {name} stands outside of a section; put it under [broker], [run], [kafka] or [spark]"
+            )
         if name not in SECTIONS:
             raise UsageError(f"{chosen}: unknown section [{name}]{suggestion(name, SECTIONS)}")
     return ConfigFile(str(chosen), sections)
@@ -94,6 +97,25 @@ def kafka_settings(file: ConfigFile | None, typed: Iterable[str]) -> dict[str, s
             raise UsageError(f"--kafka: given {word!r}, allowed is NAME=VALUE, as in linger.ms=5")
         settings[name.strip()] = value
     return settings
+
+
+def spark_conf(file: ConfigFile | None, typed: Iterable[str]) -> dict[str, str]:
+    """Return Spark's settings: those of [spark], where `driver.memory` means spark.driver.memory, then those typed."""
+    written = _flattened(file.sections.get(SPARK_SECTION, {})) if file else ()
+    settings = {name if name.startswith("spark.") else f"spark.{name}": value for name, value in written}
+    for word in typed:
+        name, equals, value = word.partition("=")
+        if not equals or not name.startswith("spark."):
+            raise UsageError(f"--conf: given {word!r}, allowed is spark.NAME=VALUE, as in spark.driver.memory=2g")
+        settings[name.strip()] = value
+    return settings
+
+
+def kafka_sources(file: ConfigFile | None, typed: Iterable[str]) -> dict[str, str]:
+    """Return where each of librdkafka's settings was given."""
+    written = _flattened(file.sections.get(KafkaOptions.section, {})) if file else ()
+    sources = {name: f"[kafka] of {file.path}" for name, _ in written} if file else {}
+    return {**sources, **{word.partition("=")[0].strip(): "--kafka" for word in typed}}
 
 
 def suggestion(given: str, known: Iterable[str]) -> str:

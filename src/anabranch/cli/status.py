@@ -39,6 +39,15 @@ class PartitionStatus:
 
 
 @dataclass(frozen=True, slots=True)
+class QueryStatus:
+    """How far one query is, on Spark."""
+
+    name: str
+    rows: int
+    lag: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class Status:
     """How one process is."""
 
@@ -63,6 +72,10 @@ class Status:
     """How long no broker has answered; 0 when one does."""
     unreachable_error: str
     why: tuple[str, ...]
+    members: int = 0
+    """On Spark: processes that the run shall have; elsewhere it is the one that answers, and this is 0."""
+    members_present: int = 0
+    queries: tuple[QueryStatus, ...] = ()
 
     @property
     def settled(self) -> int:
@@ -86,7 +99,16 @@ class Status:
         """Return what is worth a line of its own when it changes."""
         paused = tuple(each.name for each in self.partitions if each.paused)
         unreachable = self.unreachable_s >= OLD_S
-        return self.state, self.breakers_open, paused, len(self.partitions), self.lost_to_retention, unreachable
+        members = self.members_present
+        return (
+            self.state,
+            self.breakers_open,
+            paused,
+            len(self.partitions),
+            self.lost_to_retention,
+            unreachable,
+            members,
+        )
 
 
 class Rate:
@@ -113,6 +135,7 @@ def status_line(status: Status, rate: float) -> str:
         f"{status.running:,} running",
         f"{plural(status.waiting_keys, 'key')} waiting",
         "lag unknown" if status.true_lag is None else f"lag {status.true_lag:,}",
+        *_members(status),
     ]
     if status.state != "running":
         parts.append(_STATES.get(status.state, status.state))
@@ -131,7 +154,19 @@ def status_line(status: Status, rate: float) -> str:
         parts.append(plural(status.dead, "dead letter"))
     if status.lost_to_retention:
         parts.append(f"{status.lost_to_retention:,} lost to retention")
-    return ", ".join(parts)
+    return ", ".join([*parts, *map(_query, status.queries)])
+
+
+def _members(status: Status) -> list[str]:
+    if not status.members:
+        return []
+    missing = f"{status.members_present} of " if status.members_present < status.members else ""
+    return [f"{missing}{plural(status.members, 'member')}"]
+
+
+def _query(query: QueryStatus) -> str:
+    lag = "" if query.lag is None else f" lag {query.lag:,}"
+    return f"query {query.name} {plural(query.rows, 'row')}{lag}"
 
 
 def summary_line(status: Status, duration_s: float, why_ended: str) -> str:
@@ -166,6 +201,7 @@ def parse_status(answer: Mapping[str, Any]) -> Status:
     """Read a process's answer; what it does not tell yet, or another version does not tell at all, is 0 or None."""
     steps = list(answer.get("steps", {}).values())
     source = answer.get("source", {})
+    members = answer.get("members", {})
     return Status(
         group=str(answer.get("group", "")),
         member=str(answer.get("member", "")),
@@ -185,6 +221,12 @@ def parse_status(answer: Mapping[str, Any]) -> Status:
         unreachable_s=float(source.get("unreachable_s", 0.0)),
         unreachable_error=str(source.get("last_error", "")),
         why=tuple(map(str, answer.get("why", ()))),
+        members=len(members),
+        members_present=sum(each.get("state") != "absent" for each in members.values()),
+        queries=tuple(
+            QueryStatus(name, int(each.get("rows", 0)), each.get("lag"))
+            for name, each in answer.get("queries", {}).items()
+        ),
     )
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from anabranch.cli.config import suggestion
 from anabranch.core.errors import UsageError
+from anabranch.pipeline.importing import importing
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -70,7 +71,8 @@ def _imported(name: str) -> ModuleType:
         sys.path.insert(0, str(folder))
     importlib.invalidate_caches()
     try:
-        return importlib.import_module(name)
+        with importing(name):
+            return importlib.import_module(name)
     except ModuleNotFoundError as error:
         if error.name is not None and (name == error.name or name.startswith(error.name + ".")):
             raise UsageError(_no_module(name, folder)) from None

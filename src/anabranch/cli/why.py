@@ -46,7 +46,8 @@ def run(words: list[str]) -> int:
     if here:
         sys.stdout.write("".join(f"{line}\n" for line in here))
         sys.stdout.flush()
-        lines = _told_of_others(connection, typed.group, len(answers) + len(silent))
+        answered = sum(max(1, len(answer.get("members", ()))) for answer in answers)  # a Spark driver answers for all
+        lines = _told_of_others(connection, typed.group, answered + len(silent))
     else:
         lines = _told_by_cluster(connection, typed.group, folder)
     sys.stdout.write("".join(f"{line}\n" for line in lines))

@@ -12,6 +12,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import TYPE_CHECKING
 
+from anabranch.control.effects import Room
 from anabranch.control.lanes import LaneState
 from anabranch.control.leader_epochs import LeaderEpochs
 from anabranch.control.tracker import Tracker
@@ -117,6 +118,10 @@ class Assignment:
         """Count the records in lanes whose head waits for its next attempt."""
         lanes = (lane for lane in self.all_lanes() if lane.state is LaneState.WAITING)
         return sum(1 + len(lane.rest or ()) for lane in lanes)
+
+    def room(self) -> Room:
+        """Say how much more may be taken in."""
+        return self.gate.room(len(self.tasks), self.bytes) if self.phase is Phase.OWNED else Room(0, 0)
 
     def drop(self, task: Task) -> None:
         """Hold a record no longer, without settling it: whoever has the partition next does it again."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -49,11 +49,20 @@ class Pause:
     partitions: Sequence[TopicPartition]
 
 
+class Room(NamedTuple):
+    """How much more of a partition may be taken in before its bound is reached."""
+
+    records: int
+    bytes: int
+
+
 @dataclass(frozen=True, slots=True)
 class Resume:
     """Fetch these again."""
 
     partitions: Sequence[TopicPartition]
+    rooms: Mapping[TopicPartition, Room] = field(default_factory=dict)
+    """For how much of each there is room now."""
 
 
 @dataclass(frozen=True, slots=True)

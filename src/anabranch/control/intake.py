@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from anabranch.control.assignment import Assignment, Phase
 from anabranch.control.lanes import Lane, LaneKey, LaneState
+from anabranch.control.sizes import TASK_BYTES, headers_size
 from anabranch.core.policies import Ordering
 from anabranch.core.work import Task
 
@@ -24,12 +25,7 @@ if TYPE_CHECKING:
     from anabranch.control.policy import PlanePolicy
     from anabranch.control.settling import Settling
     from anabranch.control.step_queue import StepQueue
-    from anabranch.core.records import Headers, Record
-
-TASK_BYTES = 512
-"""What a record costs in memory besides its own bytes: task, named tuple, headers of objects, entries in tables."""
-HEADER_BYTES = 160
-"""What one header costs besides its bytes: a tuple and two objects."""
+    from anabranch.core.records import Record
 
 
 class Intake:
@@ -142,8 +138,3 @@ class Intake:
                 else:
                     lane.rest.append(task)
         assignment.bytes += total
-
-
-def headers_size(headers: Headers) -> int:
-    """Say what headers cost in memory."""
-    return sum([HEADER_BYTES + len(name) + (len(value) if value else 0) for name, value in headers])

@@ -45,8 +45,9 @@ from anabranch.control.turn import Turn
 from anabranch.control.why import explain
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
+    from anabranch.control.effects import Room
     from anabranch.control.policy import PlanePolicy
     from anabranch.core.work import TopicPartition
 
@@ -119,6 +120,11 @@ class Plane:
             return None
         times = (self._scheduler.next_deadline(), self._commits.next_deadline(), self._ownership.next_deadline())
         return min((time for time in times if time is not None), default=None)
+
+    def rooms(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Room]:
+        """Say how much more of these may be fetched, as of the last step, so that no bound is passed."""
+        assignments = self._ownership.assignments
+        return {partition: assignments[partition].room() for partition in partitions if partition in assignments}
 
     def why(self) -> list[str]:
         """Answer "why is it not committing?" as of the last step."""
@@ -210,7 +216,7 @@ class Plane:
         self.halted = turn.halt.reason
         assignments = list(self._ownership.assignments.values())
         lanes = [lane for assignment in assignments for lane in assignment.all_lanes()]
-        turn.written, turn.letters, turn.submitted, turn.paused, turn.resumed = [], [], [], [], []
+        turn.written, turn.letters, turn.submitted, turn.paused, turn.resumed = [], [], [], [], {}
         turn.cancelled = [lane.head for lane in lanes if lane.state is LaneState.RUNNING]
         turn.released.extend(one.partition for one in assignments if one.is_revoked)
         self._commits.ask(assignments)

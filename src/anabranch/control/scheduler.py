@@ -119,10 +119,9 @@ class Scheduler:
                 continue
             lane.state = RUNNING
             task = lane.head
-            if task.attempt == 0:
-                task.begun_at = now
-                if is_first_step:
-                    task.first_begun_at = now
+            task.begun_at = now
+            if is_first_step and task.attempt == 0:
+                task.first_begun_at = now
             task.attempt += 1
             tasks.append(task)
             free -= 1
@@ -144,10 +143,9 @@ class Scheduler:
             lane = task.lane
             step.pass_over(lane)
             lane.state = RUNNING
-            if task.attempt == 0:
-                task.begun_at = now
-                if not step.index:
-                    task.first_begun_at = now
+            task.begun_at = now
+            if not step.index and task.attempt == 0:
+                task.first_begun_at = now
             task.attempt += 1
             tasks.append(task)
             taken += 1

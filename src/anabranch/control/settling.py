@@ -71,8 +71,12 @@ class Settling:
     def observe_gate(self, assignment: Assignment) -> None:
         """Let the partition's gate look at what is held, and say so if it closes or opens."""
         closed = assignment.gate.observe(len(assignment.tasks), assignment.bytes)
-        if closed is not None and assignment.phase is Phase.OWNED:
-            (self._turn.paused if closed else self._turn.resumed).append(assignment.partition)
+        if closed is None or assignment.phase is not Phase.OWNED:
+            return
+        if closed:
+            self._turn.paused.append(assignment.partition)
+        else:
+            self._turn.resumed[assignment.partition] = assignment.room()
 
     def _count(self, total: int) -> None:
         turn = self._turn

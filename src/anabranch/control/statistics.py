@@ -65,6 +65,8 @@ class StepStatistics:
     breaker: str
     """closed, open or half-open."""
     breaker_opened: int
+    breaker_last_error: str
+    """While it is not closed: how the call failed that failed last."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,4 +150,5 @@ def step_statistics(step: StepQueue) -> StepStatistics:
         retries=step.retries,
         breaker=step.breaker.state.value,
         breaker_opened=step.breaker.opened,
+        breaker_last_error="" if step.breaker.is_closed else step.breaker.last_error,
     )

@@ -21,6 +21,7 @@ from anabranch.control.effects import (
 
 if TYPE_CHECKING:
     from anabranch.control.assignment import Assignment
+    from anabranch.control.effects import Room
     from anabranch.core.work import Task, TopicPartition
 
 
@@ -58,7 +59,7 @@ class Turn:
         self.letters: list[DeadLetter] = []
         self.submitted: list[Task] = []
         self.paused: list[TopicPartition] = []
-        self.resumed: list[TopicPartition] = []
+        self.resumed: dict[TopicPartition, Room] = {}
         self.commits: list[Commit] = []
         self.released: list[TopicPartition] = []
         self.halt: Halt | None = None
@@ -100,8 +101,8 @@ class Turn:
             effects.append(Pause(self.paused))
             self.paused = []
         if self.resumed:
-            effects.append(Resume(self.resumed))
-            self.resumed = []
+            effects.append(Resume(list(self.resumed), self.resumed))
+            self.resumed = {}
         if self.commits:
             effects.extend(self.commits)
             self.commits = []

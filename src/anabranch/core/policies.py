@@ -64,10 +64,16 @@ class Commit:
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """How much may be held in this process before intake stops, all partitions together."""
+    """How much may be held in this process before intake stops, all partitions together.
+
+    Each partition has an even share of it, at least 500 records and 512 KiB (or all of a smaller bound), and holds no
+    more than that: of bytes no more than that and one record. What the source has fetched beyond it is bounded, too: by
+    half as many records and a quarter as many bytes.
+    """
 
     records_max: int = 50_000
     bytes_max: int = 64 * 1024 * 1024
+    """Keys, values and headers of the records, and half a KiB for each."""
     close_at: float = 1.0
     open_at: float = 0.7
 

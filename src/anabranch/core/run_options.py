@@ -16,6 +16,8 @@ ENGINES: Final = ("spark", "async", "threads", "processes", "inline")
 """Every engine there will be; the ones of the runtime are a part of them."""
 
 UNTIL_END: Final = "end"
+LOST_CHOICES: Final = ("go on", "halt")
+BEYOND_CHOICES: Final = ("halt", "log_end", "log_start")
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +27,13 @@ class RunOptions(OptionGroup):
     section: ClassVar[str] = "run"
 
     engine: str = option("spark", "What runs the handlers.", choices=ENGINES)
+    master: str | None = option(
+        None,
+        "On Spark: the master, as in spark://host:7077; when not given, this machine, or the session that is there.",
+    )
+    members: int = option(
+        0, "On Spark: processes that share the partitions; 0 is one for each, at most one a core.", low=0, high=10_000
+    )
     until: str | None = option(
         None, "Where to stop: `end` (what is in the topics at the start) or a time such as 2026-07-01T12:00:00Z."
     )
@@ -37,6 +46,15 @@ class RunOptions(OptionGroup):
     )
     session_timeout_s: float = option(
         10.0, "Silence after which the group takes this member for dead.", low=0.5, high=1800
+    )
+    reach_s: float = option(10.0, "Time that a start waits for a broker that does not answer yet.", low=0, high=86_400)
+    on_lost_to_retention: str = option(
+        "go on", "What to do when retention removed records unread; they are counted either way.", choices=LOST_CHOICES
+    )
+    on_beyond_end: str = option(
+        "halt",
+        "What to do when a committed position lies beyond the end of its log, which was cut or made anew.",
+        choices=BEYOND_CHOICES,
     )
     log_level: str = option(
         "info", "Least important log line that is written.", choices=("debug", "info", "warning", "error")

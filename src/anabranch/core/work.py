@@ -61,7 +61,7 @@ class Task:
         self.outputs: Sequence[Any] = ()
         """What is to be written; kept until acknowledged, so that a delivery is repeated and never the handler."""
         self.begun_at = 0.0
-        """When this step's first attempt was submitted, on the plane's clock."""
+        """When its latest attempt was submitted, on the plane's clock."""
         self.first_begun_at = 0.0
         """When the record's first attempt of all was submitted: its age counts from here."""
 

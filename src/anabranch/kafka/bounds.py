@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from confluent_kafka import ConsumerGroupTopicPartitions
 from confluent_kafka import TopicPartition as LibraryPartition
 from confluent_kafka.admin._listoffsets import OffsetSpec
 
@@ -13,9 +12,11 @@ from anabranch.core.errors import UsageError
 from anabranch.core.work import TopicPartition
 from anabranch.kafka.admin import REQUEST_TIMEOUT_S, Admin
 from anabranch.kafka.client import metadata, translating
+from anabranch.kafka.committed import commits_of
+from anabranch.kafka.patience import LEADER_MOVES, patiently
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
     from datetime import datetime
 
 _SPECS: Any = OffsetSpec  # has no types
@@ -47,17 +48,17 @@ def positions_at(admin: Admin, partitions: Sequence[TopicPartition], time: datet
 
 def committed_positions(admin: Admin, group: str) -> dict[TopicPartition, int]:
     """Ask for the positions that a group has committed."""
-    asked = [ConsumerGroupTopicPartitions(group)]
-    with translating(f"asking for the commits of group {group}"):
-        answers = admin.client.list_consumer_group_offsets(asked, request_timeout=REQUEST_TIMEOUT_S)
-        found: Iterable[LibraryPartition] = answers[group].result().topic_partitions
-    return {TopicPartition(each.topic, each.partition): each.offset for each in found if each.offset >= 0}
+    return {TopicPartition(each.topic, each.partition): each.offset for each in commits_of(admin, group)}
 
 
 def _offsets(admin: Admin, partitions: Sequence[TopicPartition], spec: Any) -> dict[TopicPartition, int]:
     if not partitions:
         return {}
     asked = {LibraryPartition(each.topic, each.partition): spec for each in partitions}
-    with translating("asking for offsets"):
+
+    def ask() -> dict[TopicPartition, int]:
         answers = admin.client.list_offsets(asked, request_timeout=REQUEST_TIMEOUT_S)
         return {TopicPartition(each.topic, each.partition): answers[each].result().offset for each in answers}
+
+    with translating("asking for offsets"):
+        return patiently(ask, LEADER_MOVES, REQUEST_TIMEOUT_S)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from confluent_kafka import KafkaError, KafkaException
 
 from anabranch.core.errors import AnabranchError, PeerError, UsageError
-from anabranch.kafka.errors import UnreachableError
+from anabranch.kafka.errors import GIVEN_IN_PYTHON, FencedError, UnreachableError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -69,6 +69,8 @@ class Connection:
 
     bootstrap: str
     settings: Mapping[str, str] = field(default_factory=dict)
+    sources: Mapping[str, str] = field(default_factory=dict)
+    """Where each of these was given, if that is not in `kafka={…}`."""
 
     def config(self, defaults: Mapping[str, Any]) -> dict[str, Any]:
         """Return a librdkafka configuration: our defaults, then the address, then what the user set, which wins."""
@@ -104,20 +106,33 @@ def is_unreachable(error: KafkaError) -> bool:
 
 
 def translated(error: KafkaError, doing: str) -> AnabranchError:
-    """Return our error for one of the library's."""
+    """Return our error for one of the library's. What was fatal before is reported as _FATAL, with the first text."""
     text = f"{doing}: {error.str()}"
     if is_unreachable(error):
         return UnreachableError(f"{text}: is the broker running? start one with `anabranch broker`")
+    if error.name() in {"FENCED_INSTANCE_ID", "_FENCED"} or (error.name() == "_FATAL" and "fenced" in error.str()):
+        return FencedError(f"{text}: give each member a group.instance.id of its own, or run only one of them")
     return UsageError(text) if error.name() in _USAGE else PeerError(text)
 
 
 @contextmanager
-def translating(doing: str) -> Iterator[None]:
-    """Turn an error of the library inside the block into ours."""
+def translating(doing: str, connection: Connection | None = None) -> Iterator[None]:
+    """Turn an error of the library inside the block into ours; with a connection, say which setting was meant."""
     try:
         yield
     except KafkaException as error:
-        raise translated(error.args[0], doing) from error
+        cause: KafkaError = error.args[0]
+        if connection is not None and cause.name() == "_INVALID_ARG" and connection.settings:
+            raise misconfigured(connection, cause.str()) from error
+        raise translated(cause, doing) from error
+
+
+def misconfigured(connection: Connection, complaint: str) -> UsageError:
+    """Return the error for settings that the library refuses: which of the user's own, and where he gave it."""
+    # The library names some by another name of the same setting; then any of them may be meant.
+    named = [name for name in connection.settings if name in complaint] or list(connection.settings)
+    places = ", ".join(f"{name} (given in {connection.sources.get(name, GIVEN_IN_PYTHON)})" for name in named)
+    return UsageError(f"kafka setting {places}: {complaint}")
 
 
 def metadata(

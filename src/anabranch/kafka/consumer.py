@@ -63,7 +63,7 @@ class RecordReader:
         self._done: dict[tuple[str, int], int] = {}
         self._ended: set[tuple[str, int]] = set()
         self._assigned_once = False
-        with translating("setting up the consumer"):
+        with translating("setting up the consumer", connection):
             self._consumer = Consumer(connection.config(self._defaults()), logger=LIBRARY_LOGGER)
 
     def open(self, topics: Sequence[str], partitions: Sequence[int] = ()) -> None:

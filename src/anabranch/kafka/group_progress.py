@@ -5,10 +5,11 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka import Consumer, KafkaException, TopicCollection, TopicPartition
 
 from anabranch.kafka.admin import REQUEST_TIMEOUT_S, Admin
 from anabranch.kafka.client import LIBRARY_LOGGER, translated, translating
+from anabranch.kafka.committed import commits_of
 from anabranch.kafka.survey import metadata_of
 
 if TYPE_CHECKING:
@@ -27,11 +28,7 @@ _FETCH_BYTES = 16_384  # a broker answers with one whole batch at least; more is
 
 def commit_metadata(admin: Admin, group: str) -> dict[PartitionName, str]:
     """Return the metadata of each committed position, as it was sent."""
-    asked = [ConsumerGroupTopicPartitions(group)]
-    with translating(f"asking for the commits of group {group}"):
-        answers = admin.client.list_consumer_group_offsets(asked, request_timeout=REQUEST_TIMEOUT_S)
-        found: Iterable[TopicPartition] = answers[group].result().topic_partitions
-    return {(each.topic, each.partition): metadata_of(each) for each in found if each.offset >= 0}
+    return {(each.topic, each.partition): metadata_of(each) for each in commits_of(admin, group)}
 
 
 def topic_ids(admin: Admin, topics: Iterable[str]) -> dict[str, str]:
@@ -58,7 +55,7 @@ def timestamps_at(admin: Admin, positions: Mapping[PartitionName, int]) -> dict[
     """
     if not positions:
         return {}
-    with translating("setting up the consumer"):
+    with translating("setting up the consumer", admin.connection):
         consumer = Consumer(admin.connection.config(_settings()), logger=LIBRARY_LOGGER)
     try:
         with translating("finding the age of records"):

@@ -5,15 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicPartition
+from confluent_kafka import KafkaException, TopicPartition
 from confluent_kafka.admin._listoffsets import OffsetSpec
 
 from anabranch.core.errors import UsageError
 from anabranch.kafka.admin import REQUEST_TIMEOUT_S, Admin
 from anabranch.kafka.client import translating
+from anabranch.kafka.committed import commits_of
+from anabranch.kafka.patience import COORDINATOR_MOVES, patiently
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
 PartitionName = tuple[str, int]
 
@@ -84,12 +86,25 @@ def list_groups(admin: Admin) -> list[GroupListing]:
     return sorted(listings, key=lambda listing: listing.name)
 
 
+def describe_members(admin: Admin, name: str) -> tuple[str, tuple[Member, ...]]:
+    """Return the state of a group and its members; none when there is no such group."""
+    found = _described(admin, name)
+    return _word(found.state), tuple(_member(each) for each in found.members)
+
+
+def _described(admin: Admin, name: str) -> Any:
+    def ask() -> Any:
+        return admin.client.describe_consumer_groups([name], request_timeout=REQUEST_TIMEOUT_S)[name].result()
+
+    with translating(f"describing group {name}"):
+        return patiently(ask, COORDINATOR_MOVES, REQUEST_TIMEOUT_S)
+
+
 def describe_group(admin: Admin, name: str) -> GroupDescription:
     """Return what the cluster knows about a group; raise UsageError if it knows none of that name."""
-    with translating(f"describing group {name}"):
-        found = admin.client.describe_consumer_groups([name], request_timeout=REQUEST_TIMEOUT_S)[name].result()
-        members = tuple(_member(each) for each in found.members)
-        committed = _committed(admin, name)
+    found = _described(admin, name)
+    members = tuple(_member(each) for each in found.members)
+    committed = {(each.topic, each.partition): each.offset for each in commits_of(admin, name)}
     if _word(found.state) == "dead" and not committed:
         raise UsageError(f"no group {name!r}: `anabranch groups ls` shows what there is")
     owners = {partition: member.name for member in members for partition in member.partitions}
@@ -106,13 +121,6 @@ def _member(found: Any) -> Member:
     assigned = found.assignment.topic_partitions if found.assignment else ()
     partitions = sorted((each.topic, each.partition) for each in assigned)
     return Member(found.member_id, found.group_instance_id, found.client_id, found.host, tuple(partitions))
-
-
-def _committed(admin: Admin, group: str) -> dict[PartitionName, int]:
-    asked = [ConsumerGroupTopicPartitions(group)]
-    answers = admin.client.list_consumer_group_offsets(asked, request_timeout=REQUEST_TIMEOUT_S)
-    found: Iterable[TopicPartition] = answers[group].result().topic_partitions
-    return {(each.topic, each.partition): each.offset for each in found if each.offset >= 0}
 
 
 def _log_ends(admin: Admin, partitions: list[PartitionName]) -> Mapping[PartitionName, int]:

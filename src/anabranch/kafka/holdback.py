@@ -6,9 +6,13 @@ that are already on their way are kept here, behind those that went out. Only wh
 the limit is it paused in the library too, and resumed there when all that was kept has gone out: with that distance a
 pause in the library pays for itself.
 
-State: per owned partition whether its gate is closed, what is kept, and whether the library was told to pause. Rules:
-order within a partition never changes; a partition with something kept gets new records behind it, gate open or not;
-kept records count against `records_max` and `bytes_max`, shared among the owned partitions; one batch may pass them.
+An open gate has a window, too: no more goes out than control has said it has room for (see `window`); the rest of a
+batch is kept, as if the gate were closed.
+
+State: per owned partition whether its gate is closed, its window, what is kept, and whether the library was told to
+pause. Rules: order within a partition never changes; a partition with something kept gets new records behind it, gate
+open or not; kept records count against `records_max` and `bytes_max`, shared among the owned partitions; one batch may
+pass them.
 """
 
 from __future__ import annotations
@@ -17,9 +21,12 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+from anabranch.kafka.window import Window
 
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from anabranch.control.effects import Room
     from anabranch.core.records import Record
     from anabranch.core.work import TopicPartition
 
@@ -35,11 +42,17 @@ class Batch(NamedTuple):
 
 @dataclass(slots=True)
 class _Kept:
+    window: Window
     closed: bool = False
     stopped: bool = False
     batches: deque[Batch] = field(default_factory=deque)
     records: int = 0
     bytes: int = 0
+
+    @property
+    def wanted(self) -> bool:
+        """Whether records may go out."""
+        return not self.closed and not self.window.is_shut
 
 
 class Holdback:
@@ -50,33 +63,41 @@ class Holdback:
         self._records_max = max(1, records_max)
         self._bytes_max = max(1, bytes_max)
         self._kept: dict[TopicPartition, _Kept] = {}
-        self._open = 0
+        self._wanted: set[TopicPartition] = set()
         self._loaded: set[TopicPartition] = set()
+        self.call = 1
+        """The number of the call in which the next records go out: what is under way is counted by it."""
 
     def own(self, partitions: Iterable[TopicPartition]) -> None:
-        """Begin with these, gates open, nothing kept."""
+        """Begin with these, gates open, nothing kept; the next call says so to control."""
         for partition in partitions:
             self.disown((partition,))
-            self._kept[partition] = _Kept()
-            self._open += 1
+            self._kept[partition] = _Kept(Window(self.call))
 
     def disown(self, partitions: Iterable[TopicPartition]) -> None:
         """Forget these and what was kept of them."""
         for partition in partitions:
-            kept = self._kept.pop(partition, None)
+            self._kept.pop(partition, None)
             self._loaded.discard(partition)
-            if kept is not None and not kept.closed:
-                self._open -= 1
+            self._wanted.discard(partition)
 
     @property
     def any_open(self) -> bool:
         """Tell whether records of some partition are wanted."""
-        return self._open > 0
+        return bool(self._wanted)
 
     @property
     def due(self) -> bool:
         """Tell whether something kept may go out."""
-        return any(not self._kept[partition].closed for partition in self._loaded)
+        return not self._wanted.isdisjoint(self._loaded)
+
+    def told(self, call: int, rooms: Mapping[TopicPartition, Room] | None) -> None:
+        """Take how much control has room for, with all calls up to this one taken; None: it does not say."""
+        for partition in self._kept if rooms is None else rooms:
+            kept = self._kept.get(partition)
+            if kept is not None:
+                kept.window.told(call, None if rooms is None else rooms[partition])
+                self._look_at(partition, kept)
 
     def close(self, partitions: Iterable[TopicPartition]) -> None:
         """Close the gates of these."""
@@ -84,7 +105,7 @@ class Holdback:
             kept = self._kept.get(partition)
             if kept is not None and not kept.closed:
                 kept.closed = True
-                self._open -= 1
+                self._look_at(partition, kept)
 
     def open(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
         """Open the gates of these; answer those that the library is to resume, having nothing kept."""
@@ -93,19 +114,25 @@ class Holdback:
             kept = self._kept.get(partition)
             if kept is not None and kept.closed:
                 kept.closed = False
-                self._open += 1
+                self._look_at(partition, kept)
                 if kept.stopped and not kept.batches:
                     kept.stopped = False
                     resumed.append(partition)
         return resumed
 
-    def passes(self, batch: Batch) -> bool:
-        """Tell whether a batch may go out at once; else it is kept."""
+    def passing(self, batch: Batch) -> Batch | None:
+        """Give what of a batch may go out at once; the rest is kept."""
         kept = self._kept[batch.partition]
-        if not kept.closed and not kept.batches:
-            return True
-        self.keep(batch)
-        return False
+        if kept.closed or kept.batches:
+            self.keep(batch)
+            return None
+        count = kept.window.admit(batch.records, self.call)
+        self._look_at(batch.partition, kept)
+        if count == len(batch.records):
+            return batch
+        going, rest = _split(batch, count)
+        self.keep(rest)
+        return going if count else None
 
     def keep(self, batch: Batch) -> None:
         """Keep a batch, whatever its gate says."""
@@ -135,11 +162,12 @@ class Holdback:
         released: list[Batch] = []
         resumed: list[TopicPartition] = []
         room = records_max
-        for partition in [each for each in self._loaded if not self._kept[each].closed]:
+        for partition in self._wanted & self._loaded:
             if room <= 0:
                 break
             kept = self._kept[partition]
-            batch = _taken(kept, room)
+            batch = _taken(kept, room, self.call)
+            self._look_at(partition, kept)
             room -= len(batch.records)
             released.append(batch)
             if not kept.batches:
@@ -160,13 +188,15 @@ class Holdback:
             "held_records": sum(each.records for each in kept),
             "held_bytes": sum(each.bytes for each in kept),
             "partitions_closed": sum(each.closed for each in kept),
+            "partitions_wanted": len(self._wanted),
             "partitions_stopped": sum(each.stopped for each in kept),
         }
 
     def check_invariants(self) -> None:
         """Assert what must hold."""
-        assert self._open == sum(not each.closed for each in self._kept.values())
+        assert self._wanted == {partition for partition, kept in self._kept.items() if kept.wanted}
         for partition, kept in self._kept.items():
+            kept.window.check_invariants()
             assert (partition in self._loaded) == bool(kept.batches)
             assert kept.records == sum(len(batch.records) for batch in kept.batches)
             assert kept.bytes == sum(batch.bytes for batch in kept.batches)
@@ -174,9 +204,16 @@ class Holdback:
             assert positions == sorted(positions)
             assert not kept.stopped or kept.closed or kept.batches, "stopped in the library for nothing"
 
+    def _look_at(self, partition: TopicPartition, kept: _Kept) -> None:
+        """Note whether records of a partition are wanted now."""
+        if kept.wanted:
+            self._wanted.add(partition)
+        else:
+            self._wanted.discard(partition)
 
-def _taken(kept: _Kept, room: int) -> Batch:
-    """Take batches until there is no more room, and make them one."""
+
+def _taken(kept: _Kept, room: int, call: int) -> Batch:
+    """Take batches until there is no more room, and make them one; the window of the partition is not shut."""
     taken = [kept.batches.popleft()]
     room -= len(taken[0].records)
     while kept.batches and room > 0:
@@ -184,6 +221,22 @@ def _taken(kept: _Kept, room: int) -> Batch:
         room -= len(taken[-1].records)
     weight = sum(batch.bytes for batch in taken)
     records = taken[0].records if len(taken) == 1 else [record for batch in taken for record in batch.records]
-    kept.records -= len(records)
-    kept.bytes -= weight
-    return Batch(taken[0].partition, records, taken[-1].position, weight)
+    batch = Batch(taken[0].partition, records, taken[-1].position, weight)
+    count = kept.window.admit(records, call)
+    if count < len(records):
+        batch, rest = _split(batch, count)
+        kept.batches.appendleft(rest)
+    kept.records -= len(batch.records)
+    kept.bytes -= batch.bytes
+    return batch
+
+
+def _split(batch: Batch, count: int) -> tuple[Batch, Batch]:
+    """Divide a batch behind so many records."""
+    first, rest = batch.records[:count], batch.records[count:]
+    weight = sum(len(record.value or b"") for record in first)
+    position = first[-1].offset + 1 if first else rest[0].offset
+    return (
+        Batch(batch.partition, first, position, weight),
+        Batch(batch.partition, rest, batch.position, batch.bytes - weight),
+    )

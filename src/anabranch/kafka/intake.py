@@ -111,8 +111,8 @@ class Intake:
             self._membership.owned[batch.partition] = batch.position
             if hold:
                 self._holdback.keep(batch)
-            elif self._holdback.passes(batch):
-                events.append(Fetched(batch.partition, batch.records, batch.position))
+            elif (passing := self._holdback.passing(batch)) is not None:
+                events.append(Fetched(passing.partition, passing.records, passing.position))
         for problem in problems:
             self._meet(problem, events)
         self._stop_overfull()
@@ -170,7 +170,7 @@ class Intake:
         if expected is None or partition in self._membership.revoked_in_call or position <= expected:
             return
         self._membership.owned[partition] = position
-        if self._holdback.passes(Batch(partition, (), position, 0)):
+        if self._holdback.passing(Batch(partition, (), position, 0)) is not None:
             events.append(Fetched(partition, (), position))
 
     def _stop_overfull(self) -> None:

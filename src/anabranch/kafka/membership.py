@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 ASSIGN_S_MAX: Final = 10.0
 """How long the assign callback tries before it leaves the rest to `adopt`."""
 RETRY_S: Final = 0.2
-RELEASE_MARGIN_S: Final = 2.0
+RELEASE_MARGIN_S: Final = 1.0
 """How long after the grace the plane's last word is waited for."""
 ADOPT_AFTER_S: Final = 3.0
 """How long after a refused commit the library may take to say itself that all was lost."""
@@ -327,7 +327,8 @@ class Membership:
             return self._start_over(name, resolution, found)
         self.relocate({name: resolution.position})
         self.owned[name] = resolution.position
-        if resolution.position > position and self._holdback.passes(Batch(name, (), resolution.position, 0)):
+        beyond = Batch(name, (), resolution.position, 0)
+        if resolution.position > position and self._holdback.passing(beyond) is not None:
             self._deliver([Fetched(name, (), resolution.position)])
         return True
 

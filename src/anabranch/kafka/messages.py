@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
 _record: Final[Callable[[Iterable[Any]], Record]] = partial(tuple.__new__, Record)  # what a NamedTuple does, too
+UNREADABLE: Final = [("anabranch.headers", b"unreadable: a name is not UTF-8")]
+"""Stands for the headers of a record that the library cannot decode: without it one bad name would stop everything."""
+
 _second: Final = itemgetter(1)
 
 
@@ -57,7 +60,7 @@ def _batch(place: Any, messages: Sequence[Message]) -> Batch:
         map(Message.offset, messages),
         map(Message.key, messages),
         map(Message.value, messages),
-        [tuple(headers) if headers else () for headers in map(Message.headers, messages)],
+        [tuple(headers) if headers else () for headers in headers_of(messages)],
         map(_second, map(Message.timestamp, messages)),
         epochs,
         strict=False,
@@ -65,3 +68,19 @@ def _batch(place: Any, messages: Sequence[Message]) -> Batch:
     records = list(map(_record, rows))
     weight = sum(map(len, messages))  # a message's length is its value's
     return Batch(TopicPartition(topic, partition), records, records[-1].offset + 1, weight)
+
+
+def headers_of(messages: Sequence[Message]) -> list[Any]:
+    """Return the headers of each message, or what stands for them.
+
+    A name that is not UTF-8 makes the library raise, and break its own list: it must not be asked a second time. What
+    `extend` has appended before stays, and the iterator stands behind the one that failed.
+    """
+    found: list[Any] = []
+    asked = map(Message.headers, messages)
+    while len(found) < len(messages):
+        try:
+            found.extend(asked)
+        except (SystemError, UnicodeDecodeError):
+            found.append(UNREADABLE)
+    return found

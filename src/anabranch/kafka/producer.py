@@ -67,7 +67,7 @@ class RecordProducer:
             "message.max.bytes": 100_000_000,  # the broker knows the limit of the topic; ours would only be another
             "partitioner": "murmur2_random",
         }
-        with translating("setting up the producer"):
+        with translating("setting up the producer", connection):
             self._producer = Producer(connection.config(defaults), logger=LIBRARY_LOGGER)
         self.partitions = self._find_topic()
 

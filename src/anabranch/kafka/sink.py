@@ -98,6 +98,8 @@ class KafkaSink:
         self._thread = threading.Thread(target=self._run, name="anabranch-sink", daemon=True)
         self._counts = dict.fromkeys(("letters", "ended", "resent", "refused", "replaced"), 0)
         self._sent = 0
+        self._latency_s = 0.0
+        """Of all that was acknowledged, from the library's own watch."""
 
     # From the loop's thread.
 
@@ -181,6 +183,7 @@ class KafkaSink:
         return {
             "tasks": self._sent,
             **self._counts,
+            "latency_s": self._latency_s / max(1, self._counts["ended"]),
             "open": len(self._open),
             "backlog": len(self._backlog) + sum(len(each) for each in list(self._strangers.values())),
             "topics_created": list(self._topics.created),
@@ -276,7 +279,7 @@ class KafkaSink:
         if single is not None:
             single.poll(0)
 
-    def _ended(self, sending: Sending, index: int, error: KafkaError | None, _message: Message) -> None:
+    def _ended(self, sending: Sending, index: int, error: KafkaError | None, message: Message) -> None:
         """Hear what became of a parcel: called by the library while it is polled."""
         if error is not None:
             self._failed.append((sending, index, error))
@@ -284,15 +287,17 @@ class KafkaSink:
         if sending.left:
             sending.left -= 1
             if not sending.left:
+                self._latency_s += message.latency() or 0.0
                 del self._open[sending.order]
                 self._done.append(Delivery(sending.task, None))
 
-    def _only_ended(self, sending: Sending, error: KafkaError | None, _message: Message) -> None:
+    def _only_ended(self, sending: Sending, error: KafkaError | None, message: Message) -> None:
         """Hear what became of a sending that is one parcel: the way of most."""
         if error is not None:
             self._failed.append((sending, 0, error))
         elif sending.left:
             sending.left = 0
+            self._latency_s += message.latency() or 0.0
             del self._open[sending.order]
             self._done.append(_delivery((sending.task, None)))
             if len(self._done) >= REPORT_MAX:  # one poll may bring tens of thousands
@@ -348,6 +353,7 @@ class KafkaSink:
                 if topic not in self._topics.partitions:
                     self._again.append((now + AGAIN_S, sending, index))
                     continue
+                sending.address(self._topics.partitions[topic])  # made again, perhaps with fewer partitions
             producer = self._alone() if index in (sending.alone or ()) else self._producer
             with self._lock:
                 taken = self._produce(producer, sending, index)
@@ -383,7 +389,7 @@ class KafkaSink:
 
     def _new_producer(self, more: dict[str, Any]) -> Producer:
         config = {**self._settings.producer_config(), **more, "error_cb": self._on_error}
-        with translating("setting up the producer"):
+        with translating("setting up the producer", self._settings.connection):
             return Producer(config, logger=LIBRARY_LOGGER)
 
     def _alone(self) -> Producer:

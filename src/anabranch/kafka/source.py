@@ -4,9 +4,11 @@ The thread turns in circles: carry out the effects that came, then read. Everyth
 order, on this thread: Assigned, Revoked, Lost, Fetched, HighWatermarks, CommitEnded, and SourceFailed when it cannot
 go on. Effects come through `do` from any thread.
 
-How much is under way beyond the gate is bounded on this side, too. A batch has at most a fiftieth of the gate's records
-and about a 64th of its bytes, and whoever takes the events says so with `taken()`, once for each call of `deliver`:
-when `batches_outstanding_max` are not yet taken, nothing more is read. (Who never calls `taken` has no such bound.)
+How much is under way is bounded on this side. A batch has at most a fiftieth of the gate's records and about a 64th of
+its bytes, and whoever takes the events says so with `taken(rooms)`, once for each call of `deliver`: when
+`batches_outstanding_max` are not yet taken, nothing more is read, and of no partition is more handed over than there is
+room for (see `window`). So control holds what it has room for and no more; besides, at most half as many records and an
+eighth as many bytes are held back here, and the library has an eighth as many bytes in its queue and on their way.
 While nothing is wanted, because all gates are closed or the other side is busy, the thread waits for effects and polls
 twenty times a second for the membership's sake; such a poll brings one record at most, which is held back. So a handler
 that blocks the loop for hours costs neither the membership nor memory, and what the library has fetched stays there.
@@ -24,7 +26,7 @@ import queue
 import threading
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as LibraryPartition
@@ -50,8 +52,9 @@ from anabranch.kafka.membership import Membership
 from anabranch.kafka.offsets import parse_rule
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
+    from anabranch.control.effects import Room
     from anabranch.core.work import TopicPartition
     from anabranch.kafka.settings import SourceSettings
     from anabranch.pipeline.plan import ReadPlan
@@ -63,9 +66,11 @@ IDLE_S: Final = 0.05
 ANSWER_S: Final = 0.002
 """The same while a commit's answer is awaited: only polling brings it."""
 WATERMARKS_S: Final = 1.0
-TOPIC_WAIT_S: Final = 2.0
+TOPIC_WAIT_S: Final = 1.0
 """How long a topic that was just made may take to be seen."""
 CONTACT_TIMEOUT_S: Final = 0.1
+LEAVE_PATIENCE_S: Final = 0.3
+"""How long the library has for leaving the group; it takes a few milliseconds, or five seconds."""
 NOTICES_MAX: Final = 100
 
 
@@ -77,6 +82,13 @@ class SourceFailed:
 
 
 SourceEvent = Event | SourceFailed
+
+
+class _Taken(NamedTuple):
+    """So many calls of `deliver` were taken, and there is room for so much; None: for anything."""
+
+    call: int
+    rooms: Mapping[TopicPartition, Room] | None
 
 
 class KafkaSource:
@@ -95,18 +107,17 @@ class KafkaSource:
         self._group = group
         self._settings = settings
         self._deliver = deliver
-        self._commands: queue.SimpleQueue[Sequence[Effect]] = queue.SimpleQueue()
+        self._commands: queue.SimpleQueue[Sequence[Effect | _Taken]] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="anabranch-source", daemon=True)
         self._closing = False
         self._handed = 0
         self._taken = 0
-        self._acknowledged = False
         self._watermarks_at = 0.0
         self._down_since: float | None = None
         self._received_bytes = 0
         self._last_error = LastError()
         rule = parse_rule(read.start)
-        with translating("setting up the consumer"):
+        with translating("setting up the consumer", settings.connection):
             self._consumer = Consumer(self._config(), logger=LIBRARY_LOGGER)
         self._committing = Committing(self._consumer, self._commit_ended)
         self._holdback = Holdback(settings.records_max // 2, settings.bytes_max // 8)
@@ -128,14 +139,17 @@ class KafkaSource:
         self._thread.start()
 
     def do(self, effects: Sequence[Effect]) -> None:
-        """Carry out Pause, Resume, Commit and Released effects soon; never blocks."""
-        self._commands.put(effects)
+        """Carry out Pause, Resume, Commit and Released effects soon; never blocks. Called by the thread that takes."""
+        rooms = [_Taken(self._taken, each.rooms) for each in effects if isinstance(each, Resume) and each.rooms]
+        self._commands.put([*rooms, *effects] if rooms else effects)
 
-    def taken(self) -> None:
-        """Take notice that the events of one call of `deliver` were taken; never blocks. Called by one thread."""
-        self._acknowledged = True
+    def taken(self, rooms: Mapping[TopicPartition, Room] | None = None) -> None:
+        """Take notice that the events of one call of `deliver` were taken; never blocks. Called by one thread.
+
+        `rooms` says of how much of which partitions more may be handed over; without it there is no such limit.
+        """
         self._taken += 1
-        self._commands.put(())
+        self._commands.put((_Taken(self._taken, rooms),))
 
     def close(self) -> None:
         """Carry out what `do` was given so far, leave the group and end; never blocks."""
@@ -166,7 +180,7 @@ class KafkaSource:
             "commits": committing.commits,
             "commit_errors": committing.errors,
             "commit_last_error": committing.last_error,
-            "received_bytes": self._received_bytes if self._settings.count_received else None,
+            "received_bytes": self._received_bytes if self._settings.counts_received else None,
             "unreachable_s": 0.0 if self._down_since is None else time.monotonic() - self._down_since,
             "last_error": intake.complaint or self._last_error.reason,
             "notices": list(membership.notices),
@@ -230,7 +244,7 @@ class KafkaSource:
     def _turn(self) -> None:
         self._serve(0)
         self._look_after(time.monotonic())
-        busy = self._acknowledged and self._outstanding() >= self._settings.batches_outstanding_max
+        busy = self._outstanding() >= self._settings.batches_outstanding_max
         if not busy and self._holdback.due:
             self._intake.release()
         if busy or (self._membership.owned and not self._holdback.any_open):
@@ -285,8 +299,10 @@ class KafkaSource:
         except queue.Empty:
             return
 
-    def _carry_out(self, effect: Effect) -> None:
-        if isinstance(effect, Commit):
+    def _carry_out(self, effect: Effect | _Taken) -> None:
+        if isinstance(effect, _Taken):
+            self._holdback.told(effect.call, effect.rooms)
+        elif isinstance(effect, Commit):
             self._commit(effect)
         elif isinstance(effect, Pause):
             self._holdback.close(effect.partitions)
@@ -316,6 +332,7 @@ class KafkaSource:
 
     def _hand_over(self, events: Sequence[SourceEvent]) -> None:
         self._handed += 1
+        self._holdback.call = self._handed + 1
         try:
             self._deliver(events)
         except Exception:  # nobody takes the events any more: there is no one to tell, and nothing to go on for
@@ -327,8 +344,8 @@ class KafkaSource:
     def _config(self) -> dict[str, Any]:
         config = self._settings.consumer_config(self._group)
         config.update({"error_cb": self._on_error, "on_commit": self._on_commit})
-        if self._settings.count_received:
-            config.update({"statistics.interval.ms": 500, "stats_cb": self._on_statistics})
+        if self._settings.counts_received:
+            config["stats_cb"] = self._on_statistics
         return config
 
     def _on_commit(self, error: KafkaError | None, answers: Sequence[LibraryPartition]) -> None:
@@ -356,12 +373,29 @@ class KafkaSource:
             self._serve(0)
             self._committing.settle()
             member = str(self._consumer.memberid() or "")
-            self._consumer.close()
+            self._close_consumer(member if instance is None else "")
             if instance is not None and self._settings.leave_static:
                 leave_group(self._settings.connection, self._group, member, instance)
         except (KafkaException, PeerError, RuntimeError) as error:
             self._last_error.reason = str(error)
             LOGGER.warning("leaving group %s: %s", self._group, error)
+
+    def _close_consumer(self, member: str) -> None:
+        """Leave the group, by ourselves if the library is not heard soon: see `leave`."""
+        impatient = threading.Timer(LEAVE_PATIENCE_S, self._leave_apart, (member,))
+        impatient.daemon = True
+        if member:
+            impatient.start()
+        try:
+            self._consumer.close()
+        finally:
+            impatient.cancel()
+
+    def _leave_apart(self, member: str) -> None:
+        try:
+            leave_group(self._settings.connection, self._group, member, None)
+        except PeerError as error:
+            LOGGER.info("leaving group %s takes longer: %s", self._group, error)  # the library goes on trying
 
 
 def _pattern(pattern: str) -> str:

@@ -16,21 +16,27 @@ from anabranch.pipeline.choices import checked_count, checked_ordering, checked_
 from anabranch.pipeline.compile import CONCURRENCY, compile_plan
 from anabranch.pipeline.decoding import compile_decode, is_bytes, is_type
 from anabranch.pipeline.draft import Decoding, Draft, Filter, Map, Process
-from anabranch.pipeline.engines import load_runner, refuse_stream
+from anabranch.pipeline.engines import load_runner, load_stream
 from anabranch.pipeline.explain import describe, explain
+from anabranch.pipeline.frame_steps import refuse_behind_frames, to_be_streamed, with_query, with_transform
 from anabranch.pipeline.handlers import inspect_function, inspect_handler, name_of
 from anabranch.pipeline.names import check_name, check_topic, step_name
+from anabranch.pipeline.queries import EVERY_S, TopicSink, batch_sink, table_sink
 from anabranch.pipeline.reading import compile_read
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
     from contextlib import AbstractAsyncContextManager
+    from os import PathLike
     from typing import Never, TypeGuard, Unpack
+
+    from pyspark.sql import DataFrame, SparkSession
 
     from anabranch.pipeline.context import Context
     from anabranch.pipeline.draft import Step
     from anabranch.pipeline.keywords import NullKey, OrderingKey, OrderingName, ProcessKeywords, ReadKeywords, StartAt
     from anabranch.pipeline.plan import Plan
+    from anabranch.pipeline.queries import OutputMode
     from anabranch.runtime.run import Run
 
 T_co = TypeVar("T_co", covariant=True)
@@ -199,14 +205,64 @@ class Pipeline(Generic[T_co]):
         )
 
     def write(self, topic: str) -> Pipeline[T_co]:
-        """Write what the last step gives to a topic, under the record's key; a record is settled when it is there."""
+        """Write what the last step gives to a topic, under the record's key; a record is settled when it is there.
+
+        Behind a `transform` a query writes the rows: their `key` and `value` columns, or, where there is no `value`,
+        all columns but `key` as a JSON object. A query that is killed may write its last rows again.
+        """
         self._after_read("write")
+        if self._draft.transforms:
+            return self._as(with_query(self._draft, "write", TopicSink(check_topic(topic, "write"))))
         if self._draft.sink is not None:
             raise UsageError(
                 f"write({topic!r}): the pipeline writes to {self._draft.sink!r} already; "
                 "return Out(value, topic=…) from the handler to write to several topics"
             )
         return self._with(sink=check_topic(topic, "write"))
+
+    def transform(self, function: Callable[[DataFrame], DataFrame], *, schema: Any = None) -> Pipeline[DataFrame]:
+        """Go on with what the function makes of a streaming DataFrame of the outputs: select, SQL, join, window.
+
+        Runs on Spark only, beside the handlers. The columns come from the last handler's return annotation, or from
+        `schema`: a type, a StructType or a text such as "id STRING, cents BIGINT"; `topic`, `partition`, `offset`,
+        `key`, `timestamp`, `attempts` and `handled_at` say where each row comes from, and `error` what did not fit.
+        """
+        return self._as(with_transform(self._draft, function, schema))
+
+    def write_table(
+        self,
+        target: str | PathLike[str],
+        format: str = "parquet",  # noqa: A002  # Spark's word
+        *,
+        partition_by: str | Sequence[str] = (),
+        options: Mapping[str, Any] | None = None,
+        name: str | None = None,
+        every_s: float = EVERY_S,
+        schema: Any = None,
+    ) -> Pipeline[T_co]:
+        """Append the outputs, or what `transform` made of them, to a folder or a named table. Runs on Spark only.
+
+        A text with a slash, or a path, is a folder. The query's `name` is that of its checkpoint: give it to keep the
+        query's place when the table moves.
+        """
+        sink = table_sink(target, format, partition_by, options)
+        return self._as(with_query(self._draft, "write_table", sink, name=name, every_s=every_s, schema=schema))
+
+    def for_each_batch(
+        self,
+        function: Callable[[DataFrame], object] | Callable[[DataFrame, int], object],
+        *,
+        name: str | None = None,
+        output_mode: OutputMode = "append",
+        every_s: float = EVERY_S,
+        schema: Any = None,
+    ) -> Pipeline[T_co]:
+        """Call `function(frame)` or `function(frame, batch_id)` on the driver, for each micro-batch. On Spark only.
+
+        After a crash the last batch comes again, with the same rows and `batch_id`.
+        """
+        sink = batch_sink(function, output_mode)
+        return self._as(with_query(self._draft, "for_each_batch", sink, name=name, every_s=every_s, schema=schema))
 
     def dead_letters(
         self,
@@ -250,27 +306,45 @@ class Pipeline(Generic[T_co]):
         """Return the compiled pipeline, as engines run it."""
         return compile_plan(self._draft)
 
+    def without_queries(self) -> Pipeline[Any]:
+        """Return the part that members run: handlers, and the topics around them. The queries are the driver's."""
+        return self._with(sink=self._draft.output_topic, transforms=(), queries=(), schema=None)
+
     def run(self, engine: str = "spark", **options: Any) -> int:
         """Run until done, stopped by a signal, or halted; return the exit code. Blocks."""
         plan = self.plan()
-        code: int = load_runner("run", engine)(plan, engine=engine, **options)
+        code: int = load_runner("run", engine, self)(plan, engine=engine, **options)
         return code
 
     def start(self, engine: str = "spark", **options: Any) -> Run:
         """Start on a thread and event loop of its own and return at once, also under a running event loop."""
         plan = self.plan()
-        run: Run = load_runner("start", engine)(plan, engine=engine, **options)
+        run: Run = load_runner("start", engine, self)(plan, engine=engine, **options)
         return run
 
     def running(self, engine: str = "spark", **options: Any) -> AbstractAsyncContextManager[Run]:
         """Run while an `async with` lasts, then stop cleanly."""
         plan = self.plan()
-        context: AbstractAsyncContextManager[Run] = load_runner("running", engine)(plan, engine=engine, **options)
+        context: AbstractAsyncContextManager[Run] = load_runner("running", engine, self)(plan, engine=engine, **options)
         return context
 
-    def stream(self, spark: Any) -> Any:  # noqa: ARG002  # the session, once there is a Spark engine
-        """Return the outputs as a streaming DataFrame. Starts nothing."""
-        raise refuse_stream()
+    def stream(
+        self,
+        spark: SparkSession,
+        *,
+        bootstrap: str = "127.0.0.1:9092",
+        kafka: Mapping[str, Any] | None = None,
+        schema: Any = None,
+        start: Literal["earliest", "latest"] = "earliest",
+    ) -> DataFrame:
+        """Return the outputs, or what `transform` made of them, as a streaming DataFrame. Starts nothing.
+
+        It reads the topic that runs of this pipeline fill, so it may be joined with itself, limited, or read by any
+        number of queries: no handler runs because of it.
+        """
+        draft = to_be_streamed(self._draft, schema)
+        frame: DataFrame = load_stream()(draft, spark, bootstrap=bootstrap, kafka=kafka, start=start)
+        return frame
 
     def __repr__(self) -> str:
         return f"<Pipeline {self._draft.name!r}: {describe(self._draft)}>"
@@ -278,16 +352,23 @@ class Pipeline(Generic[T_co]):
     def _after_read(self, step: str) -> Any:
         if self._draft.read is None:
             raise UsageError(f"{step}: there is nothing to {step} yet; begin with .read(topic)")
-        if self._draft.sink is not None and step != "write":
+        if step == "write":
+            return self._draft.read
+        if self._draft.sink is not None:
             raise UsageError(f"{step}: .write({self._draft.sink!r}) is the end of the flow; put .{step}(…) before it")
+        refuse_behind_frames(self._draft, step)
         return self._draft.read
 
     def _then(self, step: Step) -> Pipeline[Any]:
         return self._with(steps=(*self._draft.steps, step))
 
     def _with(self, **parts: Any) -> Pipeline[Any]:
+        return self._as(replace(self._draft, **parts))
+
+    @staticmethod
+    def _as(draft: Draft) -> Pipeline[Any]:
         pipeline: Pipeline[Any] = object.__new__(Pipeline)
-        pipeline._draft = replace(self._draft, **parts).check()
+        pipeline._draft = draft.check()
         return pipeline
 
 

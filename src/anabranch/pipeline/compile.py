@@ -12,6 +12,7 @@ from anabranch.pipeline.decoding import read_bytes, undecodable
 from anabranch.pipeline.draft import Decoding, Filter, Map, Process
 from anabranch.pipeline.handlers import Handler
 from anabranch.pipeline.ordering_key import compile_ordering_key
+from anabranch.pipeline.output_type import output_type
 from anabranch.pipeline.plan import Plan, ReadPlan, StepPlan
 from anabranch.pipeline.results import compile_finish, compile_pass_on
 
@@ -61,8 +62,11 @@ def compile_plan(draft: Draft) -> Plan:
         ),
         steps=tuple(_step_plan(draft, read, stages, rest, index) for index in range(len(stages))),
         policy=_policy(draft, read, [process for _, process in stages]),
-        sink_topic=draft.sink,
+        sink_topic=draft.output_topic,
         lifespan=draft.lifespan,
+        spark_only=tuple(f"{query.step}({query.name})" for query in draft.queries),
+        queries=draft.queries,
+        output_type=output_type(draft) if draft.queries else None,
     )
 
 
@@ -104,7 +108,7 @@ def _step_plan(
         concurrency=process.concurrency,
         timeout_s=process.timeout_s,
         prepare=_prepare_first(read, chain) if index == 0 else _prepare_later(chain),
-        finish=compile_finish(process.name, draft.sink, compile_chain(rest))
+        finish=compile_finish(process.name, draft.output_topic, compile_chain(rest))
         if is_last
         else compile_pass_on(process.name),
     )

@@ -106,7 +106,9 @@ def _validated(target: Any, value: Any) -> Any:
 
 def undecodable(record: Record, value: Any) -> DecodeError:
     """Return the error for a value that is to be decoded and is not bytes."""
-    return DecodeError(f"{_place(record)}: decode needs bytes, but what stands before it gave a {type(value).__name__}")
+    return DecodeError(
+        f"{_place(record)}: decode needs bytes, but what stands before it gave a value of type {type(value).__name__}"
+    )
 
 
 def _text(data: bytes) -> str:

@@ -11,6 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from anabranch.core.errors import UsageError
 from anabranch.core.policies import Breaker, Commit, DeadLetters, Gate, Ordering, Retry
+from anabranch.pipeline.handlers import name_of
+from anabranch.pipeline.names import check_topic
+from anabranch.pipeline.queries import TopicSink
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,6 +21,7 @@ if TYPE_CHECKING:
 
     from anabranch.pipeline.decoding import Decode
     from anabranch.pipeline.handlers import Handler
+    from anabranch.pipeline.queries import QueryPlan
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +91,11 @@ class Draft:
     sink: str | None = None
     dead_letters: DeadLetters | None = None
     lifespan: Callable[[], AbstractAsyncContextManager[Any]] | None = None
+    transforms: tuple[Callable[[Any], Any], ...] = ()
+    """What stands between the outputs and the next query."""
+    queries: tuple[QueryPlan, ...] = ()
+    schema: Any = None
+    """What the outputs are, for the queries; None: what the last handler is annotated to return."""
 
     @property
     def processes(self) -> tuple[Process, ...]:
@@ -99,25 +108,53 @@ class Draft:
         chosen = self._orderings()
         return chosen[0][1] if chosen else Ordering.KEY
 
+    @property
+    def output_topic(self) -> str | None:
+        """The topic that the handlers' outputs go to: the one that `.write` names, else one of the queries' own."""
+        if self.sink is not None or not self.queries:
+            return self.sink
+        return f"{self.name}.{self.processes[-1].name}"
+
     def missing(self) -> str | None:
         """Say what must still be added before the pipeline can run; None when nothing must."""
         if self.read is None:
             return f"pipeline {self.name!r} reads nothing: add .read(topic)"
         if not self.processes and self.sink is None:
             return f"pipeline {self.name!r} does nothing with what it reads: add .process(handler) or .write(topic)"
+        if self.transforms and all(query.transforms != self.transforms for query in self.queries):
+            return (
+                f"what transform({name_of(self.transforms[-1])}) gives goes nowhere: "
+                "add .write_table(…), .write(topic) or .for_each_batch(function) behind it"
+            )
         return None
 
     def check(self) -> Draft:
         """Return itself; raise UsageError where two parts contradict each other."""
         self._check_orderings()
         if self.read is not None:
-            if self.sink is not None:
-                self._check_loop(self.read, self.sink, "write", "its outputs")
+            if self.output_topic is not None:
+                self._check_loop(self.read, self.output_topic, "write", "its outputs")
             if self.dead_letters is not None:
                 self._check_loop(self.read, self.dead_letters.topic, "dead_letters", "its dead letters")
-        if self.dead_letters is not None and self.dead_letters.topic == self.sink:
-            raise UsageError(f"dead_letters({self.sink!r}): outputs are written there too; name another topic")
+        if self.dead_letters is not None and self.dead_letters.topic == self.output_topic:
+            raise UsageError(
+                f"dead_letters({self.dead_letters.topic!r}): outputs are written there too; name another topic"
+            )
+        self._check_queries()
         return self
+
+    def _check_queries(self) -> None:
+        if self.output_topic is not None:
+            check_topic(self.output_topic, "the topic of the queries")
+        taken = {self.output_topic: "the handlers' outputs are", None: ""}
+        if self.dead_letters is not None:
+            taken[self.dead_letters.topic] = "dead letters are"
+        for topic in (each.sink.topic for each in self.queries if isinstance(each.sink, TopicSink)):
+            if self.read is not None:
+                self._check_loop(self.read, topic, "write", "what the query writes")
+            if topic in taken:
+                raise UsageError(f"write({topic!r}): {taken[topic]} written there too; name another topic")
+            taken[topic] = "another query's rows are"
 
     def _orderings(self) -> list[tuple[str, Ordering]]:
         chosen = [] if self.read is None or self.read.ordering is None else [("read", self.read.ordering)]

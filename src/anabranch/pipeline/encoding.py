@@ -21,7 +21,7 @@ def encode_value(value: Any) -> bytes | None:
         return None if value is None else _encode_json(value)
     except Exception as error:
         raise Poison(
-            f"the handler returned a {type(value).__name__} that cannot be written ({error}): "
+            f"the handler returned a value of type {type(value).__name__} that cannot be written ({error}): "
             "return bytes, str, None, or what JSON can hold (dict, list, number, dataclass, msgspec or pydantic model)"
         ) from error
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from difflib import get_close_matches
+from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Literal
 
 from anabranch.core.errors import UsageError
+from anabranch.pipeline.importing import refuse_while_importing
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -15,32 +17,36 @@ if TYPE_CHECKING:
 ENGINES = ("spark", "async", "threads", "processes", "inline")
 _HERE = frozenset({"async", "inline"})
 _RUNTIME = "anabranch.runtime.run"
+_SPARK = "anabranch.spark.run"
+_STREAM = "anabranch.spark.stream"
 _INSTALL_SPARK = "pip install 'anabranch[spark]'"
 
 
-def load_runner(verb: Literal["run", "start", "running"], engine: str) -> Callable[..., Any]:
-    """Return the runtime's function for a verb; raise UsageError for an engine that cannot be had, naming another."""
+def load_runner(verb: Literal["run", "start", "running"], engine: str, pipeline: object) -> Callable[..., Any]:
+    """Return an engine's function for a verb; raise UsageError for an engine that cannot be had, naming another.
+
+    On Spark the pipeline itself travels to the members, not its plan: they are other processes and compile their own.
+    """
+    refuse_while_importing(verb)
+    if engine == "spark" and _has_spark():
+        return partial(getattr(import_module(_SPARK), verb), pipeline=pipeline)
     if engine not in _HERE:
         raise _refusal(verb, engine)
     runner: Callable[..., Any] = getattr(import_module(_RUNTIME), verb)
     return runner
 
 
-def refuse_stream() -> UsageError:
-    """Return the error for a DataFrame over the outputs, which needs the Spark engine."""
+def load_stream() -> Callable[..., Any]:
+    """Return the function that makes a DataFrame of the outputs; raise UsageError without Spark."""
     if not _has_spark():
-        return UsageError(f"stream(spark) needs Spark: {_INSTALL_SPARK}")
-    return UsageError(
-        "stream(spark) comes with the Spark engine in a later version; "
-        "until then read the topic that .write names with Spark's own Kafka source"
-    )
+        raise UsageError(f"stream(spark) needs Spark: {_INSTALL_SPARK}")
+    stream: Callable[..., Any] = import_module(_STREAM).stream
+    return stream
 
 
 def _refusal(verb: str, engine: str) -> UsageError:
     if engine == "spark":
-        if not _has_spark():
-            return UsageError(f'Spark is the default engine: {_INSTALL_SPARK}, or {verb}(engine="async")')
-        return UsageError(f'the Spark engine comes with a later version; use {verb}(engine="async")')
+        return UsageError(f'Spark is the default engine: {_INSTALL_SPARK}, or {verb}(engine="async")')
     if engine in ENGINES:
         return UsageError(
             f'engine {engine!r} is not yet available; use {verb}(engine="async"): '

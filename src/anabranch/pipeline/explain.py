@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from anabranch.core.errors import UsageError
 from anabranch.core.policies import Ordering
 from anabranch.pipeline.compile import IDENTITY
+from anabranch.pipeline.decoding import spell
 from anabranch.pipeline.draft import Decoding, Filter, Process
+from anabranch.pipeline.output_type import output_type
+from anabranch.pipeline.queries import EXACT_FORMATS, BatchSink, TableSink, TopicSink
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from anabranch.core.policies import Breaker, Commit, DeadLetters, Gate, Retry
     from anabranch.pipeline.draft import Draft, Read, Step
+    from anabranch.pipeline.queries import QueryPlan
 
 _WIDTH = 12  # of the words on the left: "dead letters"
 
@@ -35,9 +40,10 @@ def describe(draft: Draft) -> str:
         return "reads nothing yet"
     flow = [f"read {_sources(draft.read)} as {draft.read.decoding.label}"]
     flow += [f"{_word(step)} {_label(step)}" for step in draft.steps]
-    flow += [] if draft.sink is None else [f"write {draft.sink}"]
+    flow += [] if draft.output_topic is None else [f"write {draft.output_topic}"]
     dead = "" if draft.dead_letters is None else f"; dead letters {draft.dead_letters.topic}"
-    return " → ".join(flow) + dead
+    queries = "".join(f"; query {query.name}: {query.label}" for query in draft.queries)
+    return " → ".join(flow) + queries + dead
 
 
 def _parts(draft: Draft) -> Iterator[tuple[str, list[str]]]:
@@ -49,6 +55,10 @@ def _parts(draft: Draft) -> Iterator[tuple[str, list[str]]]:
     for step in steps:
         yield _word(step), _step(step)
     yield "write", [_write(draft)]
+    if draft.queries:
+        yield "rows", [_rows(draft)]
+    for query in draft.queries:
+        yield "query", [f"{query.name}: {query.label}, every {query.every_s:g} s", *_delivery(query)]
     yield "dead letters", [_dead(draft.dead_letters)]
     yield "commit", [_commit(draft.commit)]
     yield "bound", [_bound(draft.gate)]
@@ -146,9 +156,35 @@ def _breaker(breaker: Breaker) -> str:
 
 
 def _write(draft: Draft) -> str:
-    if draft.sink is None:
+    topic = draft.output_topic
+    if topic is None:
         return "nothing: what handlers return is dropped, but for Out(…, topic=…)"
-    return f"{draft.sink}, under the record's key and with its headers, unless Out says otherwise"
+    if draft.sink is None:
+        return f"{topic}, which the queries read; made when it is missing"
+    return f"{topic}, under the record's key and with its headers, unless Out says otherwise"
+
+
+def _rows(draft: Draft) -> str:
+    origin = "where each comes from, and what did not fit"
+    try:
+        kind = output_type(draft)
+    except UsageError as error:
+        return f"cannot be told: {error}"
+    if kind is Any:
+        return f"value, undecoded, as no return type or schema says what it is; {origin}"
+    return f"the columns of {kind if isinstance(kind, str) else spell(kind)}; {origin}"
+
+
+def _delivery(query: QueryPlan) -> list[str]:
+    match query.sink:
+        case TableSink(format=table_format) if table_format in EXACT_FORMATS:
+            return ["each row once: after a crash the last batch is put in its own place again"]
+        case TableSink():
+            return ["at least once: after a crash the last batch may be there twice, unless the format tells"]
+        case TopicSink():
+            return ["at least once: after a crash the rows of the last batch are written again"]
+        case BatchSink():
+            return ["at least once: after a crash the last batch comes again, under the same batch_id"]
 
 
 def _dead(letters: DeadLetters | None) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import functools
 import inspect
+import types
+import typing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -69,6 +71,43 @@ def inspect_function(function: Any, step: str, argument: str = "value") -> Calla
             )
     checked: Callable[[Any], Any] = function
     return checked
+
+
+def inspect_frame_function(function: Any, step: str, *arguments: str) -> int:
+    """Check a function of a DataFrame step: plain; return with how many of the arguments it is called, at least one."""
+    name = name_of(function)
+    _refuse_uncallable(function, step)
+    for question in (inspect.iscoroutinefunction, inspect.isasyncgenfunction, inspect.isgeneratorfunction):
+        if _is(function, question):
+            raise UsageError(f"{step}({name}): is called on the driver with a DataFrame; make it a plain function")
+    wants = _wants(function)
+    if wants is None:
+        return 1
+    too_few = not (wants.required or wants.optional or wants.takes_any_number)
+    if too_few or len(wants.required) > len(arguments) or wants.required_keywords:
+        calls = " or ".join(f"{name}({', '.join(arguments[: count + 1])})" for count in range(len(arguments)))
+        raise UsageError(
+            f"{step}({name}): takes {_spelled(wants)}, but is called as {calls}; "
+            "functools.partial can fill in the others"
+        )
+    return max(1, len(wants.required))
+
+
+def return_annotation(function: Any) -> Any:
+    """Return what a function says it returns, resolved; `inspect.Signature.empty` when it does not say.
+
+    Raises NameError, or what else resolving it raises, for a name that cannot be found from the function's module.
+    """
+    bare = inspect.unwrap(_bare(function))
+    if inspect.isclass(bare):
+        return bare
+    called = bare if inspect.isroutine(bare) else inspect.unwrap(type(bare).__call__)
+    called = getattr(called, "__func__", called)
+    if not hasattr(called, "__annotations__") or "return" not in called.__annotations__:
+        return inspect.Signature.empty
+    own = {"return": called.__annotations__["return"]}
+    namespace = getattr(called, "__globals__", {})
+    return typing.get_type_hints(types.SimpleNamespace(__annotations__=own), namespace, include_extras=False)["return"]
 
 
 def first_parameter(function: Any) -> inspect.Parameter | None:

@@ -44,7 +44,12 @@ def step_name(given: str | None, derived: str, taken: frozenset[str]) -> str:
         if name in taken:
             raise UsageError(f"process name {name!r}: another step has it; give each step a name of its own")
         return name
-    stem = derived if _fault(derived) is None and not derived.startswith("__") else "process"
+    return unique_name(derived, taken, "process")
+
+
+def unique_name(derived: str, taken: frozenset[str], fallback: str) -> str:
+    """Return a name made from another that may not be one, numbered where it is taken."""
+    stem = derived if _fault(derived) is None and not derived.startswith("__") else fallback
     name, number = stem, 1
     while name in taken:
         number += 1

@@ -32,7 +32,9 @@ def compile_ordering_key(
             raise
         except Exception as error:
             raise DecodeError(f"{_place(record)}: read(key=…) failed: {type(error).__name__}: {error}") from error
-        raise DecodeError(f"{_place(record)}: read(key=…) gave a {type(key).__name__}: give bytes, str or None")
+        raise DecodeError(
+            f"{_place(record)}: read(key=…) gave a value of type {type(key).__name__}: give bytes, str or None"
+        )
 
     def safe(record: Record) -> bytes | None:
         try:

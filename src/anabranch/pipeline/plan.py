@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from anabranch.control.policy import PlanePolicy
     from anabranch.core.records import Record
     from anabranch.core.work import Task
+    from anabranch.pipeline.queries import QueryPlan
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +58,16 @@ class Plan:
     steps: tuple[StepPlan, ...]
     policy: PlanePolicy
     sink_topic: str | None = None
-    """Where outputs go unless they say otherwise; None when nothing is written."""
+    """Where outputs go unless they say otherwise; None when nothing is written. Queries read it."""
     lifespan: Callable[[], AbstractAsyncContextManager[Any]] | None = None
     spark_only: tuple[str, ...] = ()
     """Steps that only Spark can run, by name: other engines refuse them at start."""
     labels: Mapping[str, str] = field(default_factory=dict)
+    queries: tuple[QueryPlan, ...] = ()
+    """What Spark does with the outputs, beside the lanes."""
+    output_type: Any = None
+    """What one output is, for the columns of the queries: a type, a schema, or Any. None where there are no queries."""
+
+    def without_queries(self) -> Plan:
+        """Return the plan as a member runs it: the queries are the driver's, and need not travel."""
+        return replace(self, queries=(), output_type=None, spark_only=())

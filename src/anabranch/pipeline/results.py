@@ -168,7 +168,9 @@ def _header(name: Any, value: Any) -> bytes | None:
         return value
     if isinstance(value, str):
         return value.encode()
-    raise Poison(f"the handler returned a header {name!r} with a {type(value).__name__}: give bytes, str or None")
+    raise Poison(
+        f"the handler returned a header {name!r} with a value of type {type(value).__name__}: give bytes, str or None"
+    )
 
 
 def _milliseconds(timestamp: Any) -> int | None:

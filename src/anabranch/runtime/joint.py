@@ -46,7 +46,7 @@ from anabranch.kafka.source import SourceFailed
 from anabranch.runtime.result import Result
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from anabranch.control.effects import Effect
     from anabranch.control.events import Event
@@ -119,7 +119,7 @@ class Joint:
                     self._wave_through(event)
                 else:
                     self._do(self.parts.plane.step(self._noted(event), now))
-            self.parts.source.taken()
+            self.parts.source.taken(self.parts.plane.rooms(self._concerned(events)))
             self._arm(now)
         except Exception as error:
             self.fail(error)
@@ -235,6 +235,12 @@ class Joint:
 
     # ── what the source tells ──
 
+    def _concerned(self, events: Sequence[SourceEvent]) -> Iterable[TopicPartition]:
+        """Give the partitions of which there may be more or less room now: when some come or go, all of them."""
+        if any(isinstance(event, Assigned | Revoked | Lost) for event in events):
+            return self.assigned
+        return [event.partition for event in events if isinstance(event, Fetched)]
+
     def _noted(self, event: Event) -> Event:
         """Keep what this side needs to know of the consumer's news, and say what people want to hear."""
         if isinstance(event, Fetched):
@@ -246,7 +252,9 @@ class Joint:
             LOGGER.info("revoked %s", _names(event.partitions))
             self.assigned.difference_update(event.partitions)
         elif isinstance(event, Lost):
-            LOGGER.warning("lost %s: another member has them now", _names(event.partitions))
+            LOGGER.warning(
+                "lost %s: what was not committed is repeated by whoever has them next", _names(event.partitions)
+            )
             self.assigned.difference_update(event.partitions)
         elif isinstance(event, CommitEnded):
             self._note_committed(event)

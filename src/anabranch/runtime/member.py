@@ -32,7 +32,7 @@ from anabranch.runtime.status import StatusSocket
 from anabranch.runtime.until import ASK_S, LOOK_S, ask_committed, find_targets, unreached
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Awaitable, Callable, Sequence
     from contextlib import AbstractAsyncContextManager
 
     from anabranch.control.policy import PlanePolicy
@@ -46,8 +46,14 @@ CANCEL_S: Final = 1.0
 """How long calls that were cancelled have to end before they are left behind."""
 LEAVE_S: Final = 10.0
 """How long leaving the group and flushing the producer may take, each."""
+WAITING_EVERY_S: Final = 3.0
+"""How often a start that waits for a broker says so."""
 FORCED_S: Final = 0.5
 """The same when the end is forced, and for the user's lifespan then."""
+
+
+class _EndedEarly(Exception):
+    """No error: somebody stopped the run before it was open."""
 
 
 class Member:
@@ -66,6 +72,7 @@ class Member:
         self._status = StatusSocket(settings.state_dir, self.statistics)
         self._watch: asyncio.Task[None] | None = None
         self._began_at = time.monotonic()
+        self._waiting_told_at = float("-inf")
         self.state = "starting"
         self.forced = False
 
@@ -112,6 +119,8 @@ class Member:
             result = await self._shut_down(await self._ending)
         except asyncio.CancelledError:
             result = await self._abandon(FORCED)
+        except _EndedEarly:
+            result = await self._abandon(self._ending.result())
         except AnabranchError as error:
             result = await self._abandon(Result.of_error(error))
         except Exception as error:
@@ -127,9 +136,10 @@ class Member:
     async def _open(self) -> None:
         """Open everything in the order in which it is needed; join the group last."""
         plan, settings = self._plan, self._settings
-        cluster, targets = await self._apart(self._look_around)
+        cluster, targets = await self._unless_ended(self._apart(self._look_around))
         resources = await self._open_lifespan()
-        await self._status.open()
+        if settings.serves_status:
+            await self._status.open()
         joint = Joint(plan, settings, self._end)
         engine = ENGINES[settings.engine](
             plan,
@@ -153,11 +163,35 @@ class Member:
 
     def _look_around(self) -> tuple[str, dict[TopicPartition, int] | None]:
         """Find the cluster, and where the run shall end; blocks. The client is kept only if it is needed again."""
-        admin = Admin(self._settings.source.connection)
+        source = self._settings.source
+        admin = Admin(source.connection, reach_s=source.reach_s, waits=self._waits)
         if self._settings.until is None:
             return cluster_id(admin), None
         self._admin = admin
         return cluster_id(admin), find_targets(admin, self._plan.read, self._settings.until)
+
+    def _waits(self) -> bool:
+        """Say now and then that no broker answers yet; answer whether to wait on. Called on another thread."""
+        if self.forced or self._ending.done():
+            return False
+        now = time.monotonic()
+        if now >= self._waiting_told_at + WAITING_EVERY_S:
+            self._waiting_told_at = now
+            LOGGER.warning("waiting for the broker at %s", self._settings.source.bootstrap)
+        return True
+
+    async def _unless_ended(self, opening: Awaitable[Any]) -> Any:
+        """Wait for something that opens; whoever stops the run before it is there does not wait for it."""
+        task = asyncio.ensure_future(opening)
+        try:
+            await asyncio.wait([task, self._ending], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            is_open = task.done()
+            if not is_open:
+                task.cancel()
+        if not is_open:
+            raise _EndedEarly
+        return task.result()
 
     async def _open_lifespan(self) -> Any:
         if self._plan.lifespan is None:

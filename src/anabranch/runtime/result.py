@@ -47,5 +47,5 @@ class Result:
 
 DONE = Result(ExitCode.DONE, "done")
 STOPPED = Result(ExitCode.DONE, "stopped")
-DRAIN_INCOMPLETE = Result(ExitCode.DRAIN_INCOMPLETE, "stopped with calls still running")
+DRAIN_INCOMPLETE = Result(ExitCode.DRAIN_INCOMPLETE, "stopped before all that had begun was settled")
 FORCED = Result(ExitCode.FORCED, "forced")

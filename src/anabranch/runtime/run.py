@@ -16,13 +16,15 @@ import threading
 import time
 from concurrent.futures import Future
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from anabranch.core.errors import AnabranchError, InternalError
+from anabranch.core.errors import AnabranchError, Halted, HandlerError, InternalError
+from anabranch.runtime.garbage import rare_collections
+from anabranch.runtime.leftovers import end_leftovers
 from anabranch.runtime.member import CANCEL_S, FORCED_S, LEAVE_S, Member
 from anabranch.runtime.result import DRAIN_INCOMPLETE, FORCED, ExitCode, Result
 from anabranch.runtime.settings import Given, RunSettings, checked
-from anabranch.runtime.signals import stopping
+from anabranch.runtime.signals import Stoppable, stopping
 from anabranch.runtime.statistics import unopened
 
 if TYPE_CHECKING:
@@ -56,12 +58,19 @@ def start(
     drain_s: float = 30.0,
     grace_s: float = 5.0,
     session_timeout_s: float = 10.0,
+    reach_s: float = 10.0,
+    on_lost_to_retention: str = "go on",
+    on_beyond_end: str = "halt",
+    serves_status: bool = True,
     **unknown: Any,
 ) -> Run:
     """Start a run and return at once. What cannot be right is refused here; all else is told by `join`.
 
     `kafka` passes to librdkafka; `until` is `"end"` or a time, and ends the run when the group has settled all records
-    below; `may_start` is looked at before each call begins, from any thread, and must not block.
+    below; `may_start` is looked at before each call begins, from any thread, and must not block. `reach_s` is how long
+    to wait for a broker that does not answer yet; `on_lost_to_retention` ("go on", "halt") and `on_beyond_end` ("halt",
+    "log_end", "log_start") say what to do when a log no longer has a position. Without `serves_status` there is no
+    status socket and nothing is written to `state_dir`: a Spark member has its driver for that.
     """
     given = Given(
         engine=engine,
@@ -75,6 +84,10 @@ def start(
         drain_s=drain_s,
         grace_s=grace_s,
         session_timeout_s=session_timeout_s,
+        reach_s=reach_s,
+        on_lost_to_retention=on_lost_to_retention,
+        on_beyond_end=on_beyond_end,
+        serves_status=serves_status,
         unknown=unknown,
     )
     return Run(plan, checked(plan, given))
@@ -93,14 +106,34 @@ def run(
     SIGINT and SIGTERM stop the run, a second one forces (when called on the main thread). An error that ends it is
     logged. `on_status` is called here with the statistics, every `status_s`.
     """
-    live = start(plan, engine, **options)
+    return attend(start(plan, engine, **options), on_status, status_s)
+
+
+class Attended(Stoppable, Protocol):
+    """A run, on whatever engine."""
+
+    @property
+    def result(self) -> Result:
+        """How it ended."""
+
+    def statistics(self) -> dict[str, Any]:
+        """How it is."""
+
+    def join(self, timeout_s: float | None = None) -> bool:
+        """Wait for its end; raise what ended it."""
+
+
+def attend(live: Attended, on_status: Callable[[dict[str, Any]], None] | None, status_s: float) -> int:
+    """Wait for the end of a run as `run` does: signals stop it, its error is logged, its status is shown."""
     with stopping(live):
         try:
             while not live.join(status_s if on_status is not None else None):
                 if on_status is not None:
                     on_status(live.statistics())
         except AnabranchError as error:
-            LOGGER.error("%s", error)  # noqa: TRY400 - the sentence is for the user; a fault of ours logged its trace
+            # The sentence is for the user, with the traceback of his own code; a fault of ours has logged its own.
+            theirs = error.__cause__ if isinstance(error, Halted | HandlerError) else None
+            LOGGER.error("%s", error, exc_info=theirs)  # noqa: TRY400 - not ours, which says nothing
     return live.result.exit_code
 
 
@@ -232,8 +265,9 @@ class Run:
         asyncio.set_event_loop(self._loop)
         story = self._loop.create_task(self._live())
         try:
-            while not story.done():
-                self._turn(story)
+            with rare_collections():
+                while not story.done():
+                    self._turn(story)
             result = story.result()
         except BaseException as error:  # told by `join`
             LOGGER.exception("the run's thread failed")
@@ -263,24 +297,8 @@ class Run:
             member.stop(*self._stop_asked)
         result = await member.run()
         self._last = member.statistics()
-        await _end_leftovers()
+        await end_leftovers(FORCED_S)
         return result
-
-
-async def _end_leftovers() -> None:
-    """Cancel what user code left on the loop; what does not end is kept, so that nobody complains about its loss."""
-    left = asyncio.all_tasks() - {asyncio.current_task()}
-    for task in left:
-        task.cancel()
-    if left:
-        _, pending = await asyncio.wait(left, timeout=FORCED_S)
-        for task in pending:
-            task._log_destroy_pending = False  # type: ignore[attr-defined]  # noqa: SLF001 - as asyncio.gather does
-        _ABANDONED.extend(pending)
-    await asyncio.wait_for(asyncio.get_running_loop().shutdown_asyncgens(), FORCED_S)
-
-
-_ABANDONED: Final[list[asyncio.Task[Any]]] = []
 
 
 def _new_event_loop() -> asyncio.AbstractEventLoop:

@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from anabranch.core.errors import UsageError
 from anabranch.core.history import NullRecorder
@@ -14,12 +14,14 @@ from anabranch.core.run_options import UNTIL_END, RunOptions, parse_until
 from anabranch.engine.aio import AsyncEngine
 from anabranch.engine.inline import InlineEngine
 from anabranch.kafka.settings import SinkSettings, SourceSettings
+from anabranch.runtime.status import FOLDER_DEFAULT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from anabranch.core.history import Recorder
     from anabranch.engine.port import Engine
+    from anabranch.kafka.settings import BeyondEnd, Lost
     from anabranch.pipeline.plan import Plan
 
 ENGINES: Final[Mapping[str, Callable[..., Engine]]] = {"async": AsyncEngine, "inline": InlineEngine}
@@ -38,6 +40,7 @@ class RunSettings:
     member: str
     may_start: Callable[[], bool] | None
     drain_s: float
+    serves_status: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +58,10 @@ class Given:
     drain_s: float = 30.0
     grace_s: float = 5.0
     session_timeout_s: float = 10.0
+    reach_s: float = 10.0
+    on_lost_to_retention: str = "go on"
+    on_beyond_end: str = "halt"
+    serves_status: bool = True
     unknown: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -67,11 +74,18 @@ def checked(plan: Plan, given: Given) -> RunSettings:
         raise UsageError(f"engine {given.engine!r} does not run here: use {' or '.join(map(repr, ENGINES))}")
     if plan.spark_only:
         raise UsageError(
-            f"step {plan.spark_only[0]!r} runs on Spark only: leave it out, or run(engine='spark') instead of "
-            f"engine={given.engine!r}"
+            f"step {plan.spark_only[0]!r} runs on Spark only, and the engine is {given.engine}: leave the step out, "
+            "or run(engine='spark')"
         )
-    RunOptions(drain_s=given.drain_s, grace_s=given.grace_s, session_timeout_s=given.session_timeout_s)
-    state_dir = Path(given.state_dir) if given.state_dir else Path(".anabranch") / plan.name
+    RunOptions(
+        drain_s=given.drain_s,
+        grace_s=given.grace_s,
+        session_timeout_s=given.session_timeout_s,
+        reach_s=given.reach_s,
+        on_lost_to_retention=given.on_lost_to_retention,
+        on_beyond_end=given.on_beyond_end,
+    )
+    state_dir = Path(given.state_dir) if given.state_dir else Path(FOLDER_DEFAULT) / plan.name
     member = given.member or f"{plan.name}-{os.getpid()}"
     kafka = {name: _text(value) for name, value in (given.kafka or {}).items()}
     return RunSettings(
@@ -84,6 +98,7 @@ def checked(plan: Plan, given: Given) -> RunSettings:
         member=member,
         may_start=given.may_start,
         drain_s=given.drain_s,
+        serves_status=given.serves_status,
     )
 
 
@@ -96,6 +111,9 @@ def _source_settings(plan: Plan, given: Given, member: str, kafka: Mapping[str, 
         session_timeout_s=given.session_timeout_s,
         records_max=plan.policy.gate.records_max,
         bytes_max=plan.policy.gate.bytes_max,
+        reach_s=given.reach_s,
+        on_lost_to_retention=cast("Lost", given.on_lost_to_retention),
+        on_beyond_end=cast("BeyondEnd", given.on_beyond_end),
     )
 
 
@@ -105,6 +123,7 @@ def _sink_settings(plan: Plan, given: Given, member: str, kafka: Mapping[str, st
         bootstrap=given.bootstrap,
         extra=kafka,
         client_id=member,
+        topic=plan.sink_topic,
         dead_letter_topic=None if letters is None else letters.topic,
         source_topics=plan.read.topics,
     )

@@ -10,7 +10,7 @@ import asyncio
 import json
 import os
 import socket
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 ANSWER_S_MAX: Final = 2.0
 ANSWER_BYTES_MAX: Final = 64 * 1024 * 1024
 RUNS_PER_PROCESS_MAX: Final = 100
+FOLDER_DEFAULT: Final = ".anabranch"
+FOLDER_GONE_MAX: Final = 10
 _PATH_BYTES_MAX: Final = 100  # of 108 that the kernel takes; macOS takes 104
 
 
@@ -37,8 +39,7 @@ class StatusSocket:
     async def open(self) -> None:
         """Listen; raise UsageError when the folder cannot be used."""
         try:
-            self._folder.mkdir(parents=True, exist_ok=True)
-            listening, self.path = _bind(self._folder)
+            listening, self.path = self._bound()
         except OSError as error:
             raise UsageError(
                 f"the status socket cannot be made in {self._folder}: {error}; choose another folder with state_dir"
@@ -52,6 +53,25 @@ class StatusSocket:
             self._server = None
         if self.path is not None:
             self.path.unlink(missing_ok=True)
+            self._remove_folder()
+
+    def _bound(self) -> tuple[socket.socket, Path]:
+        for _ in range(FOLDER_GONE_MAX):
+            try:
+                self._folder.mkdir(parents=True, exist_ok=True)
+                return _bind(self._folder)
+            except FileNotFoundError:
+                continue  # another run has ended just now, and took the empty folder with it
+        self._folder.mkdir(parents=True, exist_ok=True)
+        return _bind(self._folder)
+
+    def _remove_folder(self) -> None:
+        """Leave no empty folder behind where nobody has asked for one: in `.anabranch`, and that one itself."""
+        if self._folder.parent.name != FOLDER_DEFAULT:
+            return
+        with suppress(OSError):  # something else is in it, or somebody was faster
+            self._folder.rmdir()
+            self._folder.parent.rmdir()
 
     async def _answer(self, _reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from anabranch.core.errors import BrokerUnreachable
 from anabranch.core.run_options import UNTIL_END
 from anabranch.kafka.bounds import committed_positions, log_bounds, positions_at
 
@@ -41,8 +42,11 @@ def find_targets(admin: Admin, read: ReadPlan, until: str | datetime) -> dict[To
 
 
 def ask_committed(admin: Admin, group: str) -> dict[TopicPartition, int]:
-    """Ask which positions the group has committed; blocks."""
-    return committed_positions(admin, group)
+    """Ask which positions the group has committed; blocks. None are known while no broker answers: ask again."""
+    try:
+        return committed_positions(admin, group)
+    except BrokerUnreachable:
+        return {}
 
 
 def unreached(targets: Mapping[TopicPartition, int], reached: Mapping[TopicPartition, int]) -> set[TopicPartition]:

@@ -41,9 +41,9 @@ from anabranch.testing.script import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from anabranch.control.effects import Effect
+    from anabranch.control.effects import Effect, Room
     from anabranch.core.work import TopicPartition
 
 __all__ = [
@@ -105,7 +105,7 @@ class ScriptedSource:
         """Carry out effects soon; never blocks."""
         self._commands.put(effects)
 
-    def taken(self) -> None:
+    def taken(self, rooms: Mapping[TopicPartition, Room] | None = None) -> None:  # noqa: ARG002 - a script gives what it has
         """Take notice that the events of one call of `deliver` were taken."""
         self._commands.put(())
 

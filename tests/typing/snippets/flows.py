@@ -3,9 +3,11 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypedDict, TypeGuard, reveal_type
 
 import msgspec
+from pyspark.sql import DataFrame, SparkSession
 
 from anabranch import Context, Out, Pipeline, Record, Retry
 
@@ -93,6 +95,19 @@ async def clients() -> AsyncIterator[dict[str, str]]:
     yield {}
 
 
+def daily(frame: DataFrame) -> DataFrame:
+    return frame
+
+
+def look(frame: DataFrame) -> None:
+    return None
+
+
+def look_at(frame: DataFrame, batch_id: int) -> None:
+    return None
+
+
+spark = SparkSession.builder.getOrCreate()
 empty = Pipeline("billing")
 reveal_type(empty)  # Pipeline[Never]
 orders = empty.read("orders", Order)
@@ -143,6 +158,21 @@ reveal_type(whole)  # Pipeline[Receipt]
 reveal_type(whole.run(engine="async"))  # int
 reveal_type(whole.start(engine="async"))  # Run
 
+charged = orders.process(charge)
+reveal_type(charged.write_table("./receipts"))  # Pipeline[Receipt]
+reveal_type(charged.write_table(Path("receipts"), "delta", partition_by="day", every_s=5))  # Pipeline[Receipt]
+reveal_type(charged.transform(daily))  # Pipeline[DataFrame]
+reveal_type(charged.transform(lambda frame: frame.select("total")).write("totals"))  # Pipeline[DataFrame]
+reveal_type(charged.for_each_batch(look))  # Pipeline[Receipt]
+reveal_type(charged.for_each_batch(look_at, output_mode="update"))  # Pipeline[Receipt]
+reveal_type(charged.write("receipts").stream(spark))  # DataFrame
+
+charged.transform(look)  # refused
+charged.transform(daily).process(charge)  # refused
+charged.for_each_batch(charge)  # refused
+charged.for_each_batch(look, output_mode="all")  # refused
+charged.write_table(7)  # refused
+charged.write("receipts").stream("spark")  # refused
 orders.process(send)  # refused
 orders.map(len)  # refused
 orders.filter(lambda order: order.amount)  # refused

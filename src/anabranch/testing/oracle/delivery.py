@@ -2,14 +2,17 @@
 
 from collections import Counter
 from collections.abc import Iterator
+from itertools import chain
 
-from anabranch.testing.oracle.facts import Facts
+from anabranch.testing.oracle.facts import Call, Facts, Session
 from anabranch.testing.oracle.finding import Finding, Violation, breach, finding
 
 
 def lost(facts: Facts) -> Finding:
-    """Count acknowledged records that were never settled, or whose offset was given to another record too."""
-    return finding("lost", _lost(facts))
+    """Count records that were acknowledged and never settled, or settled as handled though their last call had failed
+    or still ran, or whose offset was given to another record too.
+    """
+    return finding("lost", (*_lost(facts), *_not_handled(facts)))
 
 
 def duplicated(facts: Facts) -> Finding:
@@ -34,6 +37,28 @@ def _lost(facts: Facts) -> Iterator[Violation]:
             if offset not in partition.settlements:
                 sentence = f"offset {offset} was acknowledged and never settled"
                 yield breach(partition, facts.end, (offset,), sentence)
+
+
+def _not_handled(facts: Facts) -> Iterator[Violation]:
+    """Find failures that were taken for success: a retry that was dropped leaves no other trace."""
+    for partition in facts.partitions.values():
+        claims = {
+            (offset, settlement.session): settlement.at
+            for offset, settlements in partition.settlements.items()
+            for settlement in settlements
+            if settlement.how == "handled"
+        }
+        last: dict[tuple[int, Session], Call] = {}
+        for call in chain.from_iterable(partition.lanes.values()):
+            place = (call.offset, call.session)
+            if call.begun_at < claims.get(place, -1) and (place not in last or call.begun_at > last[place].begun_at):
+                last[place] = call
+        for (offset, session), call in last.items():
+            at = claims[offset, session]
+            if call.outcome == "failed" or call.ended_at > at:
+                how = "had failed" if call.ended_at < at else "still ran"
+                sentence = f"{session} settled offset {offset} as handled though its last call {how}"
+                yield breach(partition, at, (offset,), sentence)
 
 
 def _duplicated(facts: Facts) -> Iterator[Violation]:

@@ -3,6 +3,10 @@
 Every event has a place in the merged order, its number `at`; the checkers compare places and never clocks. The digest
 keeps one small object per call and per settlement and drops the events, so memory follows the records, not the log.
 
+Which records belong together is what the *sender* told: a call is filed under the key that its record was sent with,
+whatever the run says about it. Only where nobody told of a sending is the run believed. A run that claims another order
+than the sent one (by partition, by a key of its own) is held to that too: its claims are lanes as well.
+
 A *session* is one epoch of one member in one process: as long as it lasts, its owner alone decides about the order. A
 call that never ended is closed where its process was last heard of, or where the caller says it was killed.
 """
@@ -11,8 +15,9 @@ import sys
 from array import array
 from bisect import bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import NamedTuple
 
 from anabranch.core.history import Begun, Committed, Ended, Event, How, Outcome, Sent, Settled
@@ -76,6 +81,16 @@ class Shipment(NamedTuple):
 Lane = tuple[bytes | None, str]
 """Ordering key and step: within a partition, what may never run twice at once."""
 
+_begun_at = attrgetter("begun_at")
+
+
+class OrderedLane(NamedTuple):
+    """A lane to be judged: the step, all records of its key in log order, and the calls as they began."""
+
+    step: str
+    offsets: list[int]
+    calls: list[Call]
+
 
 @dataclass(slots=True, eq=False)
 class PartitionFacts:
@@ -86,7 +101,11 @@ class PartitionFacts:
     sent: dict[int, Shipment] = field(default_factory=dict)
     collisions: list[tuple[int, int]] = field(default_factory=list)
     keys: dict[int, bytes | None] = field(default_factory=dict)
+    """The ordering key of each record: as it was sent, or, where that is not known, as the run told it."""
     lanes: dict[Lane, list[Call]] = field(default_factory=lambda: defaultdict(list))
+    """The calls of each key and step, in the order of their beginning."""
+    claims: dict[Lane, list[Call]] = field(default_factory=dict)
+    """The same by keys that the run told otherwise than they were sent."""
     settlements: dict[int, list[Settlement]] = field(default_factory=lambda: defaultdict(list))
     commits: list[Commit] = field(default_factory=list)
 
@@ -107,6 +126,34 @@ class PartitionFacts:
             if key is not None:
                 offsets[key].append(offset)
         return offsets
+
+    def ordered_lanes(self) -> Iterator[OrderedLane]:
+        """Give every lane that has an order: those of the sent keys, then those that the run claims."""
+        offsets = self.offsets_by_key()
+        for (key, step), calls in self.lanes.items():
+            if key is not None:
+                yield OrderedLane(step, offsets[key], calls)
+        claimed: dict[bytes | None, set[int]] = defaultdict(set)
+        for (key, _), calls in self.claims.items():
+            claimed[key].update(call.offset for call in calls)
+        for (key, step), calls in self.claims.items():
+            yield OrderedLane(step, sorted(claimed[key]), calls)
+
+    def file_by_sent_key(self) -> None:
+        """Move calls from the keys that the run told to those that their records were sent with."""
+        for offset, shipment in self.sent.items():
+            self.keys[offset] = shipment.key
+        told = self.lanes
+        wrong = {key for (key, _), calls in told.items() if any(self.keys[call.offset] != key for call in calls)}
+        if not wrong:
+            return
+        self.lanes = defaultdict(list)
+        for (_, step), calls in told.items():
+            for call in calls:
+                self.lanes[self.keys[call.offset], step].append(call)
+        for calls in self.lanes.values():
+            calls.sort(key=_begun_at)
+        self.claims = {lane: calls for lane, calls in told.items() if lane[0] is not None and lane[0] in wrong}
 
 
 @dataclass(slots=True, eq=False)
@@ -196,8 +243,7 @@ class _Digester:
             heard = self._heard[process]
             call.ended_at = heard if died_ns is None else max(heard, bisect_right(self._times_ns, died_ns))
         for partition in self._partitions.values():
-            for offset, shipment in partition.sent.items():
-                partition.keys.setdefault(offset, shipment.key)
+            partition.file_by_sent_key()
         return Facts(self._partitions, self._unacknowledged, self._strays, self._at, self._history.torn)
 
     def _sent(self, event: Sent) -> None:

@@ -1,6 +1,7 @@
 """Checkers about keys: the records of a key run one after another, in log order, none left out.
 
-Order is judged per lane (partition, ordering key, step) and within a session, because a session is what promises it:
+Order is judged per lane (partition, ordering key as it was sent, step; see `facts`) and within a session, because a
+session is what promises it:
 
 - A session's first call in a lane may come only when all earlier records of the key are settled, by anyone. An
   earlier record that was not even begun was *skipped*; one that another session had begun and not settled had to be
@@ -43,12 +44,9 @@ def overlapping(facts: Facts) -> Finding:
 
 def _lane_breaches(facts: Facts, rule: Rule) -> Iterator[Violation]:
     for partition in facts.partitions.values():
-        offsets = partition.offsets_by_key()
-        for (key, step), calls in partition.lanes.items():
-            if key is None:
-                continue
-            walk = _Walk(partition, step, offsets[key])
-            for call in calls:
+        for lane in partition.ordered_lanes():
+            walk = _Walk(partition, lane.step, lane.offsets)
+            for call in lane.calls:
                 yield from (violation for broken, violation in walk.step_to(call) if broken == rule)
 
 
@@ -170,9 +168,8 @@ def _sent_out_of_order(facts: Facts) -> Iterator[Violation]:
 
 def _overlaps(facts: Facts) -> Iterator[Violation]:
     for partition in facts.partitions.values():
-        for (key, step), calls in partition.lanes.items():
-            if key is not None:
-                yield from _overlaps_in(partition, step, calls)
+        for lane in partition.ordered_lanes():
+            yield from _overlaps_in(partition, lane.step, lane.calls)
 
 
 def _overlaps_in(partition: PartitionFacts, step: str, calls: list[Call]) -> Iterator[Violation]:
