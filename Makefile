@@ -4,7 +4,8 @@ BIN := .venv/bin
 STAMP := .venv/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test lint types imports unit demo bench-broker bench-engines storm torture-broker clean
+.PHONY: help setup test lint types imports unit demo test-kafka storm torture-broker torture-spark bench-broker \
+  bench-engines bench-spark clean
 
 help: ## show what there is to do
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## /\1\t/' | expand -t 18
@@ -34,22 +35,31 @@ imports: setup
 	@$(BIN)/lint-imports
 
 unit: setup
-	@$(BIN)/pytest -n 2
+	@$(BIN)/pytest -n 2 --dist loadgroup
 
-demo: setup ## the main job: embedded broker, 100,000 keyed records through two foreign clients, verdict
-	@$(BIN)/python examples/demo_broker.py
+demo: setup ## the main job: embedded broker, 50,000 chat messages on Spark, verdict of the oracle
+	@$(BIN)/python examples/demo.py
 
-torture-broker: setup ## kill -9, full disk, damage, power cut, hostile clients, many partitions (in full)
-	@$(BIN)/python -m pytest tests/torture -p no:randomly -p no:cacheprovider --torture=full -q -s
-
-bench-broker: setup ## the broker's table of figures
-	@$(BIN)/python benchmarks/broker.py
+test-kafka: setup ## the contract suite and the holes of compaction and transactions, on Apache Kafka (Java, Maven)
+	@$(BIN)/python tests/kafka/run.py
 
 storm: setup ## four members of one group, killed and stopped at random for a minute; the oracle judges
 	@$(BIN)/python tests/storm/storm.py
 
-bench-engines: setup ## ordered lanes beside the ideal and a plain consumer loop
+torture-broker: setup ## kill -9, full disk, damage, power cut, hostile clients, many partitions (in full)
+	@$(BIN)/python -m pytest tests/torture -p no:randomly -p no:cacheprovider --torture=full -q -s
+
+torture-spark: setup ## process trees and executors killed, orphans, a frozen executor, two runs of one group, bad neighbours
+	@$(BIN)/python -m pytest tests/spark_torture -p no:randomly -p no:cacheprovider --torture=full -q -s
+
+bench-broker: setup ## the broker's table of figures
+	@$(BIN)/python benchmarks/broker.py
+
+bench-engines: setup ## ordered lanes beside the ideal and a plain consumer loop; memory under failures (10 minutes)
 	@$(BIN)/python benchmarks/engines.py
+
+bench-spark: setup ## members on Spark beside engine="async" and a naive foreachBatch
+	@$(BIN)/python benchmarks/spark.py
 
 clean: ## remove what the other targets made
 	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

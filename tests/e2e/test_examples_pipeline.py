@@ -111,7 +111,7 @@ def test_orders_are_billed_filtered_and_buried_in_order(run: Run) -> None:
 
 def test_the_other_examples_can_be_run_by_the_command_too() -> None:
     """Importing one starts nothing and prints nothing."""
-    targets = ["retries:billing", "dead_letters:billing", "stuck_key:shipping", "orders:billing"]
+    targets = ["retries:billing", "dead_letters:billing", "stuck_key:shipping", "orders:billing", "chat:chat"]
     code = f"from anabranch.cli.target import load_pipeline\nfor each in {targets}: print(load_pipeline(each).name)"
     done = subprocess.run([sys.executable, "-B", "-c", code], capture_output=True, text=True, cwd=EXAMPLES)
-    assert (done.stdout.split(), done.stderr) == (["billing", "billing", "shipping", "billing"], "")
+    assert (done.stdout.split(), done.stderr) == (["billing", "billing", "shipping", "billing", "chat"], "")

@@ -4,14 +4,8 @@
 for options on the command line: there it is the short, seeded form, and ANABRANCH_TORTURE=full asks for the other.
 """
 
-import os
-import random
-
 import pytest
-from torture_form import Torture
-
-SEED_SHORT = 1
-"""`make test` does the same each time."""
+from torture_form import Torture, torture_of
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -21,11 +15,4 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.fixture
 def torture(request: pytest.FixtureRequest) -> Torture:
-    form = request.config.getoption("--torture", None) or os.environ.get("ANABRANCH_TORTURE", "short")
-    full = form == "full"
-    given = os.environ.get("ANABRANCH_TORTURE_SEED")
-    seed = int(given) if given else random.SystemRandom().randrange(10**6) if full else SEED_SHORT
-    made = Torture(request.node.name, full=full, seed=seed)
-    first_line = request.function.__doc__.strip().splitlines()[0]
-    made.say(f"\n{request.node.name} (ANABRANCH_TORTURE_SEED={seed})\n  {first_line}")
-    return made
+    return torture_of(request)
