@@ -34,6 +34,11 @@ settings.register_profile(
 settings.load_profile("fixed")
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    sentence = "how long the torture suites take: seconds, or minutes with progress lines"
+    parser.addoption("--torture", choices=("short", "full"), default=None, help=sentence)
+
+
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """A local session, made as runs make theirs."""

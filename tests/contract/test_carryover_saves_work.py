@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.promise("C9")
 
-RECORDS = 1000
+RECORDS = 600
 STEP = Step(concurrency=8, retry={"attempts": None, "initial_s": 0.2, "max_s": 0.2})
 
 

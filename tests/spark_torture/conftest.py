@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 import sys
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,12 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from anabranch import Broker
-
-
-def pytest_addoption(parser: pytest.Parser) -> None:
-    sentence = "how long the torture takes: seconds, or minutes with progress lines"
-    with suppress(ValueError):  # the torture of the broker has it too
-        parser.addoption("--torture", choices=("short", "full"), default=None, help=sentence)
 
 
 @pytest.fixture

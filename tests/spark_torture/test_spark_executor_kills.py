@@ -39,6 +39,8 @@ def test_executors_that_are_killed_lose_skip_and_overlap_nothing(torture: Tortur
         ordeal.send(ROUND)
         target = settled(run) + torture.random.randrange(1, ROUND // 2)
         eventually(lambda target=target: settled(run) >= target, "the members work", 60)
+        if torture.random.random() < 0.6:  # else a kill may well come while partitions move
+            eventually(lambda: all_have_partitions(run), "all members have partitions", BACK_S_MAX)
         back_s.append(kill_one(torture, ordeal, run, number))
     ordeal.wait_until_done(END_S_MAX)
     ordeal.release.touch()
@@ -81,6 +83,11 @@ def is_back(told: dict[str, Any], before: dict[str, Any], names: list[str]) -> b
         name in members and members[name]["starts"] > before[name]["starts"] and members[name]["partitions"]
         for name in names
     )
+
+
+def all_have_partitions(run: SparkProcessMember) -> bool:
+    members = run.statistics().get("members", {}).values()
+    return bool(members) and all(each["partitions"] for each in members)
 
 
 def settled(run: SparkProcessMember) -> int:

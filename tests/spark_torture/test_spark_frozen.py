@@ -38,6 +38,7 @@ def test_nothing_that_ended_after_the_freeze_is_committed_by_a_frozen_executor(
     """
     if not torture.full:
         pytest.skip("in make torture-spark")
+    ordeal.notes = ordeal.folder / "notes"
     ordeal.send(RECORDS, sleep_s=0.05)
     ordeal.release.touch()
     run = ordeal.start("cluster", master=CLUSTER, conf=CONF, members=MEMBERS, session_timeout_s=SESSION_S)
@@ -66,7 +67,7 @@ def test_nothing_that_ended_after_the_freeze_is_committed_by_a_frozen_executor(
     assert all(position >= ends[partition] for partition, position in committed), f"it committed {committed}"
     assert ordeal.world.positions() == ends
     ended, settled = ended_after(ordeal, frozen.values(), frozen_ns)
-    begun_late = calls_begun_after(ordeal.world.histories, thawed_ns, frozen.values())
+    begun_late = calls_begun_after(ordeal.notes, thawed_ns, frozen.values())
     ordeal.send(200)
     ends = ordeal.world.ends()
     eventually(lambda: ordeal.world.positions() == ends, "all members go on together", DONE_S_MAX)

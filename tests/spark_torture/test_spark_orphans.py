@@ -15,6 +15,7 @@ from process_tree import send
 from spark_cluster import CLUSTER, CONF, MEMBERS, placed
 from spark_ordeal import calls_begun_after, wait_until_gone
 
+import anabranch
 from anabranch.spark.lease import DURATION_S
 
 if TYPE_CHECKING:
@@ -25,8 +26,11 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.xdist_group("spark")
 
 RECORDS = 4000
+SOURCE = Path(anabranch.__file__).parents[1]
 HALTED = 4
+HERE = str(Path(__file__).parent)
 LONELY = {"spark.python.daemon.module": "lonely_daemon"}
+LONELY_EXECUTORS = {**LONELY, "spark.executorEnv.PYTHONPATH": os.pathsep.join([HERE, str(SOURCE)])}
 SLACK_S = 0.3
 """Between the look at the lease and the line in the history, on a machine that does something else too."""
 GONE_S_MAX = 60.0
@@ -35,12 +39,13 @@ GONE_S_MAX = 60.0
 @pytest.fixture
 def _lonely_path(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let Spark find the daemon of the tests."""
-    path = os.pathsep.join(filter(None, [str(Path(__file__).parent), os.environ.get("PYTHONPATH")]))
+    path = os.pathsep.join(filter(None, [HERE, os.environ.get("PYTHONPATH")]))
     monkeypatch.setenv("PYTHONPATH", path)
 
 
 def start_working(ordeal: Ordeal, **options: object) -> tuple[SparkProcessMember, list[int]]:
     """Start a run with work for many seconds; answer it with its workers."""
+    ordeal.notes = ordeal.folder / "notes"
     ordeal.send(RECORDS, sleep_s=0.05)
     shape = ordeal.shape(steps=(Step(concurrency=8),), commit={"interval_s": 0.5})
     run = ordeal.start("orphaned", shape=shape, **options)
@@ -59,7 +64,7 @@ def test_no_call_begins_after_jvm_and_daemon_were_killed(torture: Torture, ordea
     send(signal.SIGKILL, *killed)
     died_ns = wait_until_gone(killed, 10)
     gone_ns = wait_until_gone(workers, 10)
-    late = calls_begun_after(ordeal.world.histories, died_ns, workers)
+    late = calls_begun_after(ordeal.folder / "notes", died_ns, workers)
     code = run.wait()
     torture.say(f"workers were gone {(gone_ns - died_ns) / 1e6:.0f} ms after their daemon; {len(late)} calls began")
     assert late == []
@@ -91,7 +96,7 @@ def test_without_the_signal_no_call_begins_after_one_lease(torture: Torture, ord
     alive = {each.pid for each in run.tree.processes()} & set(workers)
     assert alive, "the workers died with their daemon: the signal was not disabled"
     gone_ns = wait_until_gone(workers, GONE_S_MAX)
-    late = calls_begun_after(ordeal.world.histories, died_ns, workers)
+    late = calls_begun_after(ordeal.folder / "notes", died_ns, workers)
     run.wait()
     torture.say(
         f"{driver}: {len(alive)} workers lived on for {(gone_ns - died_ns) / 1e9:.1f} s and began {len(late)} calls, "
@@ -113,7 +118,7 @@ def test_an_orphan_on_a_cluster_begins_nothing_when_its_successor_is_there(tortu
     """
     if not torture.full:
         pytest.skip("in make torture-spark")
-    run, _ = start_working(ordeal, conf={**CONF, **LONELY}, master=CLUSTER, members=MEMBERS)
+    run, _ = start_working(ordeal, conf={**CONF, **LONELY_EXECUTORS}, master=CLUSTER, members=MEMBERS)
     executor, names = min(placed(run).items())
     before = run.statistics()["members"]
     orphans = [before[name]["pid"] for name in names]
@@ -122,7 +127,7 @@ def test_an_orphan_on_a_cluster_begins_nothing_when_its_successor_is_there(tortu
     died_ns = time.monotonic_ns()
     assert {each.pid for each in run.tree.processes()} & set(orphans), "the signal was not disabled"
     gone_ns = wait_until_gone(orphans, GONE_S_MAX)
-    late = calls_begun_after(ordeal.world.histories, died_ns, orphans)
+    late = calls_begun_after(ordeal.folder / "notes", died_ns, orphans)
     torture.say(
         f"{len(orphans)} orphans lived on for {(gone_ns - died_ns) / 1e9:.1f} s and began {len(late)} calls, the last "
         f"{max(late, default=0):.2f} s after the kill"

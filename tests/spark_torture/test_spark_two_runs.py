@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.xdist_group("spark")
 
 REFUSED, HALTED = 2, 4
-RECORDS = 3000
+RECORDS = 4000
 DONE_S_MAX = 120.0
 
 
@@ -27,7 +27,7 @@ def test_the_older_of_two_runs_is_fenced_and_nothing_is_lost(torture: Torture, o
     """
     if not torture.full:
         pytest.skip("in one process in tests/spark, in processes of their own in make torture-spark")
-    ordeal.send(RECORDS, sleep_s=0.05)
+    ordeal.send(RECORDS, sleep_s=0.2)  # more than the first can do before the second is there
     older = ordeal.start("older")
     eventually(lambda: older.statistics().get("settled", 0) > 100, "the first run works", 60)
     fenced = processes_of(older, ordeal.world.group)

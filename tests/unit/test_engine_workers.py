@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from anabranch.control.policy import PlanePolicy, StepPolicy
-from anabranch.core.history import NullRecorder
+from anabranch.core.history import Begun, Ended, NullRecorder
 from anabranch.core.policies import Ordering
 from anabranch.core.records import Record
 from anabranch.core.work import Completion, Task
@@ -19,6 +19,7 @@ from anabranch.engine.coroutine_step import SLICE_S, CoroutineStep
 from anabranch.engine.recording import NULL_KEY, PARTITION_KEY, history_keys
 from anabranch.engine.thread_step import THREADS_MAX, ThreadStep
 from anabranch.pipeline.plan import Plan, ReadPlan, StepPlan
+from anabranch.testing.history import MemoryHistory
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -239,3 +240,34 @@ def test_a_history_names_the_ordering_key(
 
     keys = history_keys(plan(handle, 1, **policy))
     assert keys(Record("t", 0, 0, record_key, b"v")) == expected
+
+
+def test_what_may_not_start_comes_back_and_is_not_in_the_history() -> None:
+    """A member without a lease: its tasks come back as cancelled, later, and a history knows of no call; when it may,
+    they run. Else the oracle would see calls of a member that Spark has replaced, and there were none.
+    """
+    history = MemoryHistory("m")
+    allowed = False
+    came: list[Completion] = []
+
+    async def handler(value: bytes) -> bytes:
+        return value
+
+    async def story() -> None:
+        nonlocal allowed
+        engine = AsyncEngine(plan(handler, 4), came.extend, recorder=history, member="m", may_start=lambda: allowed)
+        engine.start(None)
+        engine.submit(tasks(3))
+        assert came == [], "never from inside of submit"
+        assert await engine.join(DEADLINE_S)
+        assert [completion.cancelled for completion in came] == [True] * 3
+        assert list(history) == []
+        allowed = True
+        engine.submit(tasks(1))
+        assert await engine.join(DEADLINE_S)
+        engine.check_invariants()
+        engine.terminate()
+        allowed = False
+
+    asyncio.run(story())
+    assert [type(event) for batch in history for event in batch.events] == [Begun, Ended]

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
-from anabranch.engine.call import StepCall
+from anabranch.engine.call import StepCall, cancelled
 from anabranch.engine.coroutine_step import CoroutineStep
 from anabranch.engine.outbox import Outbox
 from anabranch.engine.recording import Recording
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from anabranch.core.history import Recorder
     from anabranch.core.work import Completion, Task
     from anabranch.pipeline.plan import Plan
+
+REFUSED_S: Final = 0.05
+"""How long a task that may not start is kept before it is given back; at once, the two would chase each other."""
 
 
 class AsyncEngine:
@@ -47,15 +50,16 @@ class AsyncEngine:
         self._fail = fail
         self._steps: list[CoroutineStep | ThreadStep] = []
         self._outbox: Outbox
+        self._loop: asyncio.AbstractEventLoop
         self._submitted = [0] * len(plan.steps)
         self._ended = [0] * len(plan.steps)
-        self._closed = False
+        self._closed = self._terminated = False
         self._all_ended: asyncio.Future[None] | None = None
 
     def start(self, resources: Any) -> None:
         """Begin; called on the loop, after the lifespan has opened its resources."""
-        loop = asyncio.get_running_loop()
-        self._outbox = Outbox(self._take, self._recording, loop, self._fail)
+        self._loop = asyncio.get_running_loop()
+        self._outbox = Outbox(self._take, self._recording, self._loop, self._fail)
         for index, step in enumerate(self._plan.steps):
             call = StepCall(self._plan, index, resources, self._cluster_id)
             kind = CoroutineStep if step.is_async else ThreadStep
@@ -64,6 +68,9 @@ class AsyncEngine:
     def submit(self, tasks: Sequence[Task]) -> None:
         """Run each task's step; see the port."""
         assert not self._closed, "submit after close"
+        if self._may_start is not None and not self._may_start():
+            self._refuse(tasks)
+            return
         if self._recording.enabled:
             self._recording.begin(tasks)
         if len(self._steps) == 1:
@@ -75,6 +82,16 @@ class AsyncEngine:
             if own:
                 self._submitted[index] += len(own)
                 step.submit(own)
+
+    def _refuse(self, tasks: Sequence[Task]) -> None:
+        """Give back what may not start, after a while: the plane submits it again. A history hears nothing of it."""
+        for task in tasks:
+            self._submitted[task.step] += 1
+        self._loop.call_later(REFUSED_S, self._return, [cancelled(task) for task in tasks])
+
+    def _return(self, completions: list[Completion]) -> None:
+        if not self._terminated:
+            self._take(completions)
 
     def cancel(self, tasks: Sequence[Task]) -> None:
         """End these calls if they can be ended; see the port."""
@@ -96,7 +113,7 @@ class AsyncEngine:
 
     def terminate(self) -> None:
         """End what can be ended, at once, and wait for nothing. No completion comes any more."""
-        self._closed = True
+        self._closed = self._terminated = True
         for step in self._steps:
             step.terminate()
 

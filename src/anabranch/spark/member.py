@@ -83,6 +83,7 @@ class _Story:
         self._orders = orders
         self._name = f"{orders.group}-{index}"
         self._client = client
+        self._parent = os.getppid()
         self._lapsed = False
 
     def tell(self) -> str:
@@ -148,11 +149,19 @@ class _Story:
                     refusal_told = True
                     LOGGER.warning("%s drains and ends: %s", self._name, client.refused.sentence)
                     live.stop()
-            elif not self._lapsed and now > max(client.lease.until, began_at) + LAPSE_S:
+            elif not self._lapsed and (reason := self._alone(now, began_at)):
                 self._lapsed = True
-                LOGGER.warning("the driver has not answered for %g s: %s drains and ends", LAPSE_S, self._name)
+                LOGGER.warning("%s: %s drains and ends", reason, self._name)
                 live.stop()
         return live.result
+
+    def _alone(self, now: float, began_at: float) -> str:
+        """Say why this member belongs to nobody any more; nothing if it does."""
+        if os.getppid() != self._parent:  # where the kernel does not end us with it; Spark starts a successor
+            return "the Spark worker's parent process has ended"
+        if now > max(self._client.lease.until, began_at) + LAPSE_S:
+            return f"the driver has not answered for {LAPSE_S:g} s"
+        return ""
 
     def _end(self, result: Result, live: Run | None) -> str:
         statistics = None if live is None else {**live.statistics(), "state": "ended"}
