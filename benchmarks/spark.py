@@ -32,8 +32,8 @@ from confluent_kafka.cimpl import NewTopic
 from engines import PARTITIONS, preload
 from rich.console import Console
 from spark_members import END_S_MAX, MEMBERS, AsyncEngine, SparkEngine
-from spark_table import P50_AIM_MS, add_latency, add_rate, at, new_table
-from spark_works import RATE, Seen, judge, latency_work, read_notes
+from spark_table import LATENCY_AIMS_MS, add_latency, add_rate, new_table
+from spark_works import RATE, figures_of, judge, latency_work, read_notes
 from works import value_of
 
 from anabranch import Broker
@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from rich.table import Table
     from spark_members import Engine
+    from spark_works import Figures, Seen
     from works import Work
 
 LOADS = (1_000, 3_000)
@@ -69,32 +70,33 @@ class Bench:
         self._options = {"bootstrap": broker.bootstrap}
         self._runs = 0
 
-    def rates(self, engines: Sequence[Engine], pairs: int) -> list[list[Seen]]:
+    def rates(self, engines: Sequence[Engine], pairs: int) -> list[list[Figures]]:
         """Measure the rate of each engine, taking turns, over the same records."""
         preload(self._broker, "rate", RATE)
-        found: list[list[Seen]] = [[] for _ in engines]
+        found: list[list[Figures]] = [[] for _ in engines]
         for number in range(pairs + 1):
             for engine, seen in zip(engines, found, strict=True):
                 seen.append(self._rate(engine))
-                _progress(f"rate {number}/{pairs} {engine.name}: {RATE.records / seen[-1].wall_s:,.0f}/s")
+                _progress(f"rate {number}/{pairs} {engine.name}: {seen[-1].rate:,.0f}/s")
         return [seen[1:] for seen in found]
 
-    def _rate(self, engine: Engine) -> Seen:
+    def _rate(self, engine: Engine) -> Figures:
         folder = self._new_folder()
         engine.start(RATE, "rate", folder, {**self._options, "until": "end"}).join()
         return _judged(RATE, read_notes(folder))
 
-    def latencies(self, engines: Sequence[Engine], rate: int, runs: int, seconds: float) -> list[list[Seen]]:
+    def latencies(self, engines: Sequence[Engine], rate: int, runs: int, seconds: float) -> list[list[Figures]]:
         """Measure the latency of each engine under a load, taking turns."""
-        found: list[list[Seen]] = [[] for _ in engines]
-        for number in range(runs + 1):
+        found: list[list[Figures]] = [[] for _ in engines]
+        for number in range(1, runs + 1):
             for engine, seen in zip(engines, found, strict=True):
-                seen.append(self._latency(engine, rate, seconds if number else WARM_S))
-                told = f"p50 {at(seen[-1], 0.5):.1f}, p99 {at(seen[-1], 0.99):.1f}, max {at(seen[-1], 1):.1f} ms"
+                seen.append(self.latency(engine, rate, seconds))
+                told = ", ".join(f"{name} {ms:.1f} ms" for name, ms in seen[-1].latency_ms.items())
                 _progress(f"{rate:,}/s {number}/{runs} {engine.name}: {told}")
-        return [seen[1:] for seen in found]
+        return found
 
-    def _latency(self, engine: Engine, rate: int, seconds: float) -> Seen:
+    def latency(self, engine: Engine, rate: int, seconds: float) -> Figures:
+        """Measure the latency of one engine under a load, once."""
         work = latency_work(rate, seconds)
         folder = self._new_folder()
         topic = self._new_topic(folder)
@@ -116,10 +118,10 @@ class Bench:
             check=True,
         )
         late_ms = json.loads(child.stdout)["late_s"] * 1e3
-        if late_ms > P50_AIM_MS:
+        if late_ms > LATENCY_AIMS_MS["p50"]:
             console.print(f"  the producer itself was up to {late_ms:.0f} ms late")
 
-    def naive_rate(self) -> Seen:
+    def naive_rate(self) -> Figures:
         """Measure a query with the handler inline, over a fraction of the records."""
         work = replace(RATE, records=NAIVE_RECORDS)
         folder = self._new_folder()
@@ -128,7 +130,7 @@ class Bench:
         query.awaitTermination(int(END_S_MAX))
         return _judged(work, read_notes(folder))
 
-    def naive_latency(self) -> Seen:
+    def naive_latency(self) -> Figures:
         """Measure its latency under a load that it can bear, when it has handled a first batch."""
         work = latency_work(NAIVE_LOAD, NAIVE_S)
         folder = self._new_folder()
@@ -160,14 +162,14 @@ class Bench:
         return folder.name
 
 
-def _judged(work: Work, seen: Seen) -> Seen:
+def _judged(work: Work, seen: Seen) -> Figures:
     """Judge a run: a wrong result is no result."""
     found = judge(seen.calls)
     if found.done != work.records or found.disorder or found.overlaps:
         raise SystemExit(f"{work.name}: {found}, of {work.records}")
     if found.repeats:
         console.print(f"  {work.name}: {found}")
-    return seen
+    return figures_of(seen)
 
 
 def _wait(what: str, condition: Callable[[], bool]) -> None:
@@ -188,6 +190,8 @@ def measure(bench: Bench, engines: Sequence[Engine], asked: argparse.Namespace) 
     if not asked.skip_rate:
         ours, theirs = bench.rates(engines, asked.pairs)
         add_rate(table, ours, theirs, bench.naive_rate())
+    for engine in engines if asked.loads else ():
+        bench.latency(engine, LOADS[0], WARM_S)
     for rate in asked.loads:
         ours, theirs = bench.latencies(engines, rate, asked.runs, asked.seconds)
         add_latency(table, rate, ours, theirs, bench.naive_latency() if rate == asked.loads[0] else None)
@@ -201,7 +205,7 @@ def main() -> int:
     parser.add_argument("--loads", type=int, nargs="*", default=LOADS, help="records a second, for latency [1000 3000]")
     parser.add_argument("--pairs", type=int, default=7, help="alternating runs of the rate [7]")
     parser.add_argument("--runs", type=int, default=3, help="alternating runs of the latency under each load [3]")
-    parser.add_argument("--seconds", type=float, default=6.0, help="how long a load lasts [6]")
+    parser.add_argument("--seconds", type=float, default=5.0, help="how long a load lasts [5]")
     asked = parser.parse_args()
     begun = time.monotonic()
     with ExitStack() as stack:

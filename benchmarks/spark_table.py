@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING
 from engines import PARTITIONS
 from rich.table import Table
 from spark_members import MEMBERS
-from spark_works import RATE, ideal_s
+from spark_works import QUANTILES, RATE, ideal_s
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from spark_works import Seen
+    from spark_works import Figures
 
 RATE_AIM = 25_000
 ASYNC_AIM = 0.8
-P50_AIM_MS, P99_AIM_MS = 20.0, 60.0
+LATENCY_AIMS_MS = {"p50": 20.0, "p99": 60.0}
 
 
 def new_table() -> Table:
@@ -28,16 +28,16 @@ def new_table() -> Table:
     return table
 
 
-def add_rate(table: Table, spark: Sequence[Seen], beside: Sequence[Seen], naive: Seen) -> None:
+def add_rate(table: Table, spark: Sequence[Figures], beside: Sequence[Figures], naive: Figures) -> None:
     """Add the rows of the rate."""
-    ours, theirs, naively = _rates(spark), _rates(beside), _rates([naive])
+    ours, theirs = ([run.rate for run in runs] for runs in (spark, beside))
     ratios = [one / other for one, other in zip(ours, theirs, strict=True)]
     ideal = RATE.records / ideal_s(RATE, MEMBERS)
     table.add_row(
         f"rate: {RATE.records:,} records, {RATE.sleep_s * 1e3:.0f} ms",
         f"{_spread(ours, ',.0f')}/s",
         f"{_spread(theirs, ',.0f')}/s",
-        f"{naively[0]:,.0f}/s",
+        f"{naive.rate:,.0f}/s",
         f"≥ {RATE_AIM:,}/s",
         _verdict(statistics.median(ours) >= RATE_AIM),
     )
@@ -50,40 +50,27 @@ def add_rate(table: Table, spark: Sequence[Seen], beside: Sequence[Seen], naive:
         _verdict(statistics.median(ratios) >= ASYNC_AIM),
     )
     parts = (_spread([rate / ideal for rate in rates], ".2f") for rates in (ours, theirs))
-    table.add_row(f"  part of the ideal, {ideal:,.0f}/s", *parts, f"{naively[0] / ideal:.4f}")
-    table.add_row("  CPU a call", *(_cpu(each) for each in (spark, beside)))
+    table.add_row(f"  part of the ideal, {ideal:,.0f}/s", *parts, f"{naive.rate / ideal:.4f}")
+    table.add_row("  CPU a call", *(f"{_spread([run.cpu_us for run in each], '.0f')} µs" for each in (spark, beside)))
     table.add_row("  RSS max of a member", *(f"{max(run.rss_mib for run in each):.0f} MiB" for each in (spark, beside)))
 
 
 def add_latency(
-    table: Table, rate: int, spark: Sequence[Seen], beside: Sequence[Seen], naive: Seen | None = None
+    table: Table, rate: int, spark: Sequence[Figures], beside: Sequence[Figures], naive: Figures | None = None
 ) -> None:
     """Add the rows of the latency under one load."""
     table.add_section()
-    for name, part, aim_ms in (("p50", 0.5, P50_AIM_MS), ("p99", 0.99, P99_AIM_MS), ("max", 1.0, None)):
-        ours, theirs = ([at(each, part) for each in runs] for runs in (spark, beside))
+    for name in QUANTILES:
+        ours, theirs = ([run.latency_ms[name] for run in runs] for runs in (spark, beside))
+        aim_ms = LATENCY_AIMS_MS.get(name)
         table.add_row(
             f"latency at {rate:,}/s, 5 ms: {name}" if name == "p50" else f"  {name}",
             f"{_spread(ours, '.1f')} ms",
             f"{_spread(theirs, '.1f')} ms",
-            "" if naive is None else f"{at(naive, part):,.0f} ms",
+            "" if naive is None else f"{naive.latency_ms[name]:,.0f} ms",
             "" if aim_ms is None else f"< {aim_ms:.0f} ms",
             "" if aim_ms is None else _verdict(statistics.median(ours) < aim_ms),
         )
-
-
-def at(seen: Seen, part: float) -> float:
-    """Answer a quantile of the latencies, in milliseconds."""
-    ordered = seen.latencies_ms
-    return ordered[min(len(ordered) - 1, int(part * len(ordered)))]
-
-
-def _rates(runs: Sequence[Seen]) -> list[float]:
-    return [sum(not call.failed for call in each.calls) / each.wall_s for each in runs]
-
-
-def _cpu(runs: Sequence[Seen]) -> str:
-    return f"{_spread([run.cpu_s / len(run.calls) * 1e6 for run in runs], '.0f')} µs"
 
 
 def _spread(values: Sequence[float], form: str) -> str:

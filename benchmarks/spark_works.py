@@ -35,6 +35,7 @@ FAILURES = 2
 NAMED_BYTES = 14
 """Key and sequence, at the beginning of a value; then the intended send time in nanoseconds, if there is one."""
 RATE = Work("rate", 100_000, 2_000, 0.020, 1_000, fail_percent=1.0)
+QUANTILES = {"p50": 0.5, "p99": 0.99, "max": 1.0}
 OPTIONS: dict[str, Any] = {"drain_s": 10.0}
 
 
@@ -125,15 +126,31 @@ class Seen:
     cpu_s: float
     rss_mib: float
 
-    @property
-    def wall_s(self) -> float:
-        """The time from the first call's begin to the last completion."""
-        return max(call.ended for call in self.calls) - min(call.begun for call in self.calls)
 
-    @property
-    def latencies_ms(self) -> list[float]:
-        """From the intended send time to the end of the call, sorted."""
-        return sorted((call.ended - call.sent_at) * 1e3 for call in self.calls if not call.failed and call.sent_at)
+@dataclass(frozen=True)
+class Figures:
+    """What is kept of a run."""
+
+    rate: float
+    """Records a second, from the first call's begin to the last completion."""
+    cpu_us: float
+    """Processor time of the members for each call."""
+    rss_mib: float
+    latency_ms: dict[str, float]
+    """From the intended send time to the end of the call; empty if nobody said when that was."""
+
+
+def figures_of(seen: Seen) -> Figures:
+    """Sum a run up."""
+    done = [call for call in seen.calls if not call.failed]
+    wall_s = max(call.ended for call in done) - min(call.begun for call in seen.calls)
+    latencies = sorted((call.ended - call.sent_at) * 1e3 for call in done if call.sent_at)
+    return Figures(
+        len(done) / wall_s,
+        seen.cpu_s / len(seen.calls) * 1e6,
+        seen.rss_mib,
+        {name: latencies[int(part * (len(latencies) - 1))] for name, part in QUANTILES.items() if latencies},
+    )
 
 
 def read_notes(folder: Path) -> Seen:

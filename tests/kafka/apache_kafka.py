@@ -64,6 +64,10 @@ class KafkaMissing(Exception):
     """Apache Kafka cannot be run here; the message says what to install."""
 
 
+class KafkaFailed(Exception):
+    """Apache Kafka is here and did not start; the message says what it said."""
+
+
 class ApacheKafka:
     """One node that lives as long as the `with` block, in a temporary folder, on free ports."""
 
@@ -104,7 +108,7 @@ class ApacheKafka:
         while not _listens(self._port):
             if self._process.poll() is not None or time.monotonic() > deadline:
                 said = self.log.read_text(errors="replace")[-2000:]
-                raise KafkaMissing(f"Apache Kafka did not start; it said:\n{said}")
+                raise KafkaFailed(f"Apache Kafka did not start; it said:\n{said}")
             time.sleep(0.1)
 
     @property
@@ -151,13 +155,12 @@ class ApacheKafka:
     def _format(self) -> None:
         text = PROPERTIES.format(port=self._port, controller=self._controller, folder=self._folder)
         self._properties.write_text(text, encoding="ascii")
-        cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
-        arguments = ["kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(self._properties)]
+        arguments = ["kafka.tools.StorageTool", "format", "-t", _cluster_id(), "-c", str(self._properties)]
         done = subprocess.run(
             [self._java, "-cp", self._classpath, *arguments], capture_output=True, text=True, check=False
         )
         if done.returncode != 0:
-            raise KafkaMissing(f"Apache Kafka's StorageTool failed:\n{done.stdout}{done.stderr}")
+            raise KafkaFailed(f"Apache Kafka's StorageTool failed:\n{done.stdout}{done.stderr}")
 
 
 def fetched_jars() -> Path:
@@ -175,6 +178,14 @@ def fetched_jars() -> Path:
         raise KafkaMissing("Maven could not fetch Apache Kafka: what it said stands above; is the network there?")
     (CACHE / "complete").touch()
     return libraries
+
+
+def _cluster_id() -> str:
+    """Make an id as Kafka does; one that begins with a dash would be taken for an option."""
+    while True:
+        made = base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
+        if not made.startswith("-"):
+            return made
 
 
 def _java() -> str:
@@ -230,7 +241,7 @@ def run_beside(command: list[str]) -> int:
             return subprocess.run(
                 command, env={**os.environ, BOOTSTRAP_VARIABLE: kafka.bootstrap}, check=False
             ).returncode
-    except KafkaMissing as error:
+    except (KafkaMissing, KafkaFailed) as error:
         sys.stderr.write(f"{error}\n")
         return 3
 

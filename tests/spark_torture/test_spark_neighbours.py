@@ -66,9 +66,10 @@ class Street:
         for number in range(count):
             if self.troubled and number in {TROUBLE_AT, TROUBLE_AT + 1}:
                 key, script = (FAILING, "fail_until") if number == TROUBLE_AT else (HANGING, "hold_until")
-                yield Given(key, {script: flag}, number % PARTITIONS)
-            elif self.troubled and number % 1000 == 500:
-                yield Given(FAILING if number % 2000 == 500 else HANGING, {}, TROUBLE_AT % PARTITIONS)
+                yield Given(key, {script: flag}, number - TROUBLE_AT)
+            elif self.troubled and number % 500 == 250 and number > TROUBLE_AT:
+                behind = number // 500 % 2
+                yield Given((FAILING, HANGING)[behind], {}, behind)
             elif self.troubled and number % HOT_EVERY == 0:
                 yield Given(HOT, {"sleep_s": HOT_CALL_S}, 3)
             else:

@@ -109,6 +109,32 @@ def test_without_the_signal_no_call_begins_after_one_lease(torture: Torture, ord
     ordeal.judged()
 
 
+def test_members_of_a_frozen_driver_begin_nothing_after_one_lease(torture: Torture, ordeal: Ordeal) -> None:
+    """The driver's process is stopped in its tracks: nobody answers the members, and their lease ends.
+
+    When it thaws, Spark has started those members again that gave up meanwhile, and the run goes on.
+    """
+    if not torture.full:
+        pytest.skip("in make torture-spark")
+    run, workers = start_working(ordeal)
+    run.freeze()
+    frozen_ns = time.monotonic_ns()
+    time.sleep(DURATION_S + 4.0)  # nothing but time ends a lease
+    thawed_ns = time.monotonic_ns()
+    run.thaw()
+    late = [at_s for at_s in calls_begun_after(ordeal.folder / "notes", frozen_ns, workers) if at_s < DURATION_S + 4.0]
+    torture.say(
+        f"driver frozen for {(thawed_ns - frozen_ns) / 1e9:.1f} s: members began {len(late)} calls meanwhile, the last "
+        f"{max(late, default=0):.2f} s after the freeze (lease {DURATION_S:g} s)"
+    )
+    assert max(late, default=0) < DURATION_S + SLACK_S
+    ordeal.release.touch()
+    eventually(lambda: ordeal.world.positions() == ordeal.world.ends(), "all is done", 240)
+    run.stop()
+    assert run.wait() == 0, run.said()
+    ordeal.judged(weighed=False)
+
+
 @pytest.mark.usefixtures("_lonely_path")
 def test_an_orphan_on_a_cluster_begins_nothing_when_its_successor_is_there(torture: Torture, ordeal: Ordeal) -> None:
     """An executor's JVM and daemon are killed, the signal is disabled: its workers can still reach the driver.

@@ -10,6 +10,7 @@ import asyncio
 import json
 import os
 import socket
+import threading
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -25,6 +26,8 @@ RUNS_PER_PROCESS_MAX: Final = 100
 FOLDER_DEFAULT: Final = ".anabranch"
 FOLDER_GONE_MAX: Final = 10
 _PATH_BYTES_MAX: Final = 100  # of 108 that the kernel takes; macOS takes 104
+_BINDING: Final = threading.Lock()
+"""One run of a process at a time looks for a name: what is bound and does not listen yet looks like one left behind."""
 
 
 class StatusSocket:
@@ -98,20 +101,30 @@ def ask(path: Path | str, timeout_s: float = ANSWER_S_MAX) -> dict[str, Any]:
 
 
 def _bind(folder: Path) -> tuple[socket.socket, Path]:
-    """Bind the first free name of this process: it may have several runs in one folder."""
-    for number in range(1, RUNS_PER_PROCESS_MAX + 1):
-        path = folder / (f"{os.getpid()}.sock" if number == 1 else f"{os.getpid()}-{number}.sock")
-        if path.exists():
-            if _is_alive(path):
-                continue
-            path.unlink(missing_ok=True)
-        listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    """Listen under the first free name of this process: it may have several runs in one folder."""
+    with _BINDING:
+        for number in range(1, RUNS_PER_PROCESS_MAX + 1):
+            path = folder / (f"{os.getpid()}.sock" if number == 1 else f"{os.getpid()}-{number}.sock")
+            if path.exists():
+                if _is_alive(path):
+                    continue
+                path.unlink(missing_ok=True)
+            return _listening(path), path
+    raise OSError(f"{RUNS_PER_PROCESS_MAX} runs of this process use the folder")
+
+
+def _listening(path: Path) -> socket.socket:
+    listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
         listening.setblocking(False)
         with _short(path) as address:
             listening.bind(address)
-        path.chmod(0o600)  # before anyone can connect: it does not listen yet
-        return listening, path
-    raise OSError(f"{RUNS_PER_PROCESS_MAX} runs of this process use the folder")
+        path.chmod(0o600)  # before anyone can connect
+        listening.listen()
+    except OSError:
+        listening.close()
+        raise
+    return listening
 
 
 def _is_alive(path: Path) -> bool:
