@@ -60,8 +60,13 @@ class Member(threading.Thread):
         self._leaving.set()
         self.join(JOIN_S_MAX)
         assert not self.is_alive(), f"a {type(self).__name__} did not end"
+        self.check()
+
+    def check(self) -> bool:
+        """Raise what went wrong; else answer True."""
         if self.error is not None:
             raise self.error
+        return True
 
     def consume(self) -> None:
         """Poll, note, commit."""
@@ -101,17 +106,19 @@ class ConfluentMember(Member):
             }
         )
         consumer.subscribe([self.topic])
-        while not self._leaving.is_set():
-            messages = consumer.consume(500, POLL_S)
-            for message in messages:
-                error = message.error()
-                assert error is None or error.retriable() or error.code() < 0, error
-            good = [message for message in messages if message.error() is None]
-            self.note((message.partition(), message.offset(), message.value()) for message in good)
-            self.now_owns(part.partition for part in consumer.assignment())
-            if self._dirty:
-                self._commit(consumer)
-        consumer.close()
+        try:
+            while not self._leaving.is_set():
+                messages = consumer.consume(500, POLL_S)
+                for message in messages:
+                    error = message.error()
+                    assert error is None or error.retriable() or error.code() < 0, error
+                good = [message for message in messages if message.error() is None]
+                self.note((message.partition(), message.offset(), message.value()) for message in good)
+                self.now_owns(part.partition for part in consumer.assignment())
+                if self._dirty:
+                    self._commit(consumer)
+        finally:
+            consumer.close()
 
     def _commit(self, consumer: Any) -> None:
         try:
@@ -141,17 +148,25 @@ class KafkaPythonMember(Member):
             fetch_max_wait_ms=50,
             **self.settings,
         )
-        while not self._leaving.is_set():
+        try:
+            while not self._leaving.is_set():
+                self._poll_and_commit(consumer)
+        finally:
+            consumer.close(autocommit=False)
+
+    def _poll_and_commit(self, consumer: Any) -> None:
+        try:
             polled = consumer.poll(timeout_ms=int(KAFKA_PYTHON_POLL_S * 1000))
-            self.note((one.partition, one.offset, one.value) for records in polled.values() for one in records)
-            self.now_owns(part.partition for part in consumer.assignment())
-            if self._dirty:
-                try:
-                    consumer.commit()
-                    self._dirty = False
-                except kafka.errors.KafkaError:
-                    continue  # the group rebalances or the broker restarts: again after the next poll
-        consumer.close(autocommit=False)
+        except kafka.errors.KafkaConnectionError:
+            return  # the broker restarts: this client says so to whoever polls just then
+        self.note((one.partition, one.offset, one.value) for records in polled.values() for one in records)
+        self.now_owns(part.partition for part in consumer.assignment())
+        if self._dirty:
+            try:
+                consumer.commit()
+                self._dirty = False
+            except kafka.errors.KafkaError:
+                return  # the group rebalances or the broker restarts: again after the next poll
 
 
 class AiokafkaMember(Member):
@@ -204,8 +219,7 @@ def shared_out(members: Iterable[Member], partitions: int) -> None:
 
     def is_shared() -> bool:
         for member in listed:
-            if member.error is not None:
-                raise member.error
+            member.check()
         owned = [number for member in listed for number in member.assignment]
         return sorted(owned) == list(range(partitions)) and all(member.assignment for member in listed)
 
