@@ -223,7 +223,7 @@ class Queries:
                 LOGGER.warning("a batch of a query takes too long and is cut short; the next run begins with it")
                 return False
             time.sleep(POLL_S / 4)
-        return True
+        return patience_s is not None or not self._ended.is_set()  # they may have ended because somebody stops them
 
     def _stop_all(self) -> None:
         for query in self._queries:
