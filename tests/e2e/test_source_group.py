@@ -16,6 +16,7 @@ from anabranch.core.work import TopicPartition
 from anabranch.kafka.admin import Admin
 from anabranch.kafka.client import Connection
 from anabranch.kafka.groups import describe_group
+from anabranch.kafka.leave import leave_group
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -206,6 +207,15 @@ def test_a_static_member_may_free_its_place(anabranch_broker: Broker, anabranch_
         first.wait_for_partitions(4)
     members = describe_group(Admin(Connection(bootstrap)), topic).members
     assert [member.instance for member in members] == ([] if leaves else ["one"])
+
+
+def test_a_place_that_another_member_has_by_now_is_not_freed(anabranch_broker: Broker, anabranch_topic: str) -> None:
+    """Who was replaced leaves quietly, and its successor stays."""
+    connection, topic = Connection(anabranch_broker.bootstrap), anabranch_topic
+    with Listener(connection.bootstrap, [topic], topic, extra={"group.instance.id": "one"}) as successor:
+        successor.wait_for_partitions(4)
+        leave_group(connection, topic, "one-predecessor", "one")
+        assert [member.instance for member in describe_group(Admin(connection), topic).members] == ["one"]
 
 
 def test_an_eager_group_is_served_too(anabranch_broker: Broker, anabranch_topic: str) -> None:

@@ -8,8 +8,9 @@ A partition that is to go (revoke, stop) drains, in these steps:
    later record of a key never overtakes an earlier one that somebody else will repeat.
 3. When nothing is held any more, or at the deadline, it closes: calls that still run are cancelled and their keys
    fenced, its lanes end, and what is committable is committed. From here on completions are late.
-4. When the commit is answered it is released and forgotten. A refused commit is tried again only by a stop that still
-   has time: in a revoke a refusal means that the partition is lost.
+4. When the commit is answered it is released and forgotten. A refused commit is tried again by a stop, for a while
+   beyond its deadline too: it may have stood behind a rebalance that the stop of others began. In a revoke a refusal
+   means that the partition is lost.
 
 A lost partition is forgotten at once: nothing of it may be committed.
 """
@@ -39,6 +40,9 @@ if TYPE_CHECKING:
 
 STOP_COMMIT_RETRY_S = 0.2
 """How long a stop waits before it tries a refused commit again."""
+STOP_COMMIT_S = 12.0
+"""How long after its deadline a stop does so: beyond a session time-out, for which a group waits for a member that is
+gone. A commit costs nothing; without it, all that was settled since the one before is done again."""
 
 
 class Ownership:
@@ -250,7 +254,7 @@ class Ownership:
         for assignment in about:
             if assignment.phase is not Phase.CLOSING:
                 continue
-            is_stopping = not assignment.is_revoked and now < assignment.deadline
+            is_stopping = not assignment.is_revoked and now < assignment.deadline + STOP_COMMIT_S
             if assignment.is_changed and is_stopping:
                 self._retry_at = now + STOP_COMMIT_RETRY_S
             else:

@@ -27,6 +27,7 @@ ANSWER_BYTES_MAX: Final = 1024 * 1024
 _FIND_COORDINATOR: Final = 10
 _LEAVE_GROUP: Final = 13
 _UNKNOWN_MEMBER_ID: Final = 25
+_FENCED_INSTANCE_ID: Final = 82
 _CLIENT: Final = "anabranch"
 
 
@@ -34,7 +35,7 @@ def leave_group(connection: Connection, group: str, member: str, instance: str |
     """Make the coordinator forget a member, so that its partitions move at once; waits for the answer.
 
     A static member is known by its instance, a dynamic one by its member id. Answers quietly when the place was free
-    already. Raise PeerError when it could not be freed.
+    already, or has another member by now: that one keeps it. Raise PeerError when it could not be freed.
     """
     who = instance or member
     protocol = connection.settings.get("security.protocol", "plaintext").lower()
@@ -52,7 +53,7 @@ def leave_group(connection: Connection, group: str, member: str, instance: str |
             code = struct.unpack_from(">h", answer, len(answer) - 2)[0]  # the one member's own code ends the answer
     except (OSError, ValueError, OverflowError, struct.error) as error:
         raise PeerError(f"the place of {who} in group {group} was not freed: {error}") from error
-    if code not in {0, _UNKNOWN_MEMBER_ID}:
+    if code not in {0, _UNKNOWN_MEMBER_ID, _FENCED_INSTANCE_ID}:
         raise PeerError(f"the place of {who} in group {group} was not freed: error code {code}")
 
 

@@ -16,6 +16,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from anabranch.control.events import Lost, Stop, Tick
+from anabranch.control.ownership import STOP_COMMIT_S
 from anabranch.control.plane import Plane
 from anabranch.core.errors import AnabranchError, Halted, HandlerError, InternalError
 from anabranch.core.work import TopicPartition
@@ -306,7 +307,7 @@ class Member:
         if _may_commit(result):
             drain_s = self._drain_s if result.error is None else 0.0
             joint.step(Stop(time.monotonic() + drain_s))
-            await asyncio.wait([joint.stopped], timeout=drain_s + COMMIT_TIMEOUT_S + CANCEL_S)
+            await asyncio.wait([joint.stopped], timeout=drain_s + STOP_COMMIT_S + COMMIT_TIMEOUT_S)
             complete = joint.stopped.done() and joint.stopped.result()
         if not _may_commit(self._ending.result()):
             joint.step(Lost(sorted(joint.assigned)))

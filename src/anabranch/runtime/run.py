@@ -62,6 +62,7 @@ def start(
     on_lost_to_retention: str = "go on",
     on_beyond_end: str = "halt",
     serves_status: bool = True,
+    leave_static: bool = False,
     **unknown: Any,
 ) -> Run:
     """Start a run and return at once. What cannot be right is refused here; all else is told by `join`.
@@ -70,7 +71,8 @@ def start(
     below; `may_start` is looked at before each call begins, from any thread, and must not block. `reach_s` is how long
     to wait for a broker that does not answer yet; `on_lost_to_retention` ("go on", "halt") and `on_beyond_end` ("halt",
     "log_end", "log_start") say what to do when a log no longer has a position. Without `serves_status` there is no
-    status socket and nothing is written to `state_dir`: a Spark member has its driver for that.
+    status socket and nothing is written to `state_dir`: a Spark member has its driver for that. With `leave_static` a
+    static member (`group.instance.id`) frees its place when it ends; else the group keeps it for the session time-out.
     """
     given = Given(
         engine=engine,
@@ -88,6 +90,7 @@ def start(
         on_lost_to_retention=on_lost_to_retention,
         on_beyond_end=on_beyond_end,
         serves_status=serves_status,
+        leave_static=leave_static,
         unknown=unknown,
     )
     return Run(plan, checked(plan, given))

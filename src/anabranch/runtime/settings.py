@@ -62,6 +62,7 @@ class Given:
     on_lost_to_retention: str = "go on"
     on_beyond_end: str = "halt"
     serves_status: bool = True
+    leave_static: bool = False
     unknown: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -114,6 +115,7 @@ def _source_settings(plan: Plan, given: Given, member: str, kafka: Mapping[str, 
         reach_s=given.reach_s,
         on_lost_to_retention=cast("Lost", given.on_lost_to_retention),
         on_beyond_end=cast("BeyondEnd", given.on_beyond_end),
+        leave_static=given.leave_static,
     )
 
 

@@ -128,6 +128,7 @@ class _Story:
             may_start=self._client.may_start,
             recorder=None if orders.recorder is None else orders.recorder(name),
             serves_status=False,
+            leave_static=True,  # else the others' last commits stand behind a rebalance that waits for this member
             **options,
         )
 

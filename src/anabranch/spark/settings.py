@@ -59,6 +59,7 @@ def spark_settings(
         "member",
         "may_start",
         "serves_status",
+        "leave_static",
         "unknown",
     }
     for name in options:
