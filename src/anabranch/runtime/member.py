@@ -45,6 +45,8 @@ if TYPE_CHECKING:
 LOGGER: Final = logging.getLogger("anabranch.run")
 CANCEL_S: Final = 1.0
 """How long calls that were cancelled have to end before they are left behind."""
+LAST_COMMIT_S: Final = STOP_COMMIT_S + COMMIT_TIMEOUT_S
+"""How long after the drain the last commit may be refused, tried again, and awaited."""
 LEAVE_S: Final = 10.0
 """How long leaving the group and flushing the producer may take, each."""
 WAITING_EVERY_S: Final = 3.0
@@ -307,7 +309,7 @@ class Member:
         if _may_commit(result):
             drain_s = self._drain_s if result.error is None else 0.0
             joint.step(Stop(time.monotonic() + drain_s))
-            await asyncio.wait([joint.stopped], timeout=drain_s + STOP_COMMIT_S + COMMIT_TIMEOUT_S)
+            await asyncio.wait([joint.stopped], timeout=drain_s + LAST_COMMIT_S)
             complete = joint.stopped.done() and joint.stopped.result()
         if not _may_commit(self._ending.result()):
             joint.step(Lost(sorted(joint.assigned)))

@@ -59,7 +59,7 @@ STEADY_S: Final = 60.0
 """A member that lives for so long does not die again and again, also where there is nothing to settle."""
 SILENT_S: Final = 5.0
 """Two leases and a report: who has not been heard for so long has stopped by itself."""
-STORY_S: Final = 45.0
+STORY_S: Final = 60.0
 """What a member's end may take beyond its drain: the last commit, leaving, flushing, the lifespan."""
 TASKS_S: Final = 5.0
 """How long Spark may take to notice that all its tasks have ended, before the job is cancelled."""
