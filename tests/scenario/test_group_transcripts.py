@@ -21,6 +21,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import transcript_text
 
 from anabranch.broker.group.coordinator import Coordinator
 from anabranch.broker.group.effects import (
@@ -276,19 +277,7 @@ def offset(text: str) -> CommitOffset:
 
 def replay(text: str) -> str:
     """Run a transcript and write it again with the answers that came."""
-    transcript = Transcript()
-    out: list[str] = []
-    is_answer = False
-    for line in text.splitlines():
-        if line == "----":
-            is_answer = True
-        elif not line or line.startswith("#"):
-            is_answer = False
-            out.extend([line] if line or out[-1:] != [""] else [])
-        elif not is_answer:
-            answers = transcript.run(line)
-            out.extend([line, "----", *answers, ""] if answers else [line])
-    return "\n".join(out).rstrip() + "\n"
+    return transcript_text.replay(text, Transcript().run)
 
 
 FILES = sorted(FOLDER.glob("*.txt"))

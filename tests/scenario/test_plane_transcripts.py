@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import transcript_text
 
 from anabranch.control.carryover import decode, encode
 from anabranch.control.effects import (
@@ -381,19 +382,7 @@ def completion_of(task: Task, outcome: str) -> Completion:
 
 def replay(text: str) -> str:
     """Run a transcript and write it again with the answers that came."""
-    transcript = Transcript()
-    out: list[str] = []
-    is_answer = False
-    for line in text.splitlines():
-        if line == "----":
-            is_answer = True
-        elif not line or line.startswith("#"):
-            is_answer = False
-            out.extend([line] if line or out[-1:] != [""] else [])
-        elif not is_answer:
-            answers = transcript.run(line)
-            out.extend([line, "----", *answers, ""] if answers else [line])
-    return "\n".join(out).rstrip() + "\n"
+    return transcript_text.replay(text, Transcript().run)
 
 
 FILES = sorted(FOLDER.glob("*.txt"))
