@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 import pytest
+from confluent_kafka import Consumer, Producer
 
 from anabranch.core.errors import UsageError
 from anabranch.kafka.settings import SinkSettings, SourceSettings
@@ -38,6 +40,52 @@ def test_the_users_settings_win() -> None:
     config = SourceSettings("b:1", {"session.timeout.ms": "6000", "security.protocol": "ssl"}).consumer_config("g")
     assert (config["session.timeout.ms"], config["security.protocol"]) == ("6000", "ssl")
     assert SinkSettings("b:1", {"linger.ms": "7"}).producer_config()["linger.ms"] == "7"
+
+
+FOR_ONE: dict[str, str] = {
+    "auto.commit.interval.ms": "700",
+    "batch.num.messages": "70",
+    "batch.size": "70000",
+    "check.crcs": "true",
+    "compression.level": "2",
+    "compression.type": "lz4",
+    "coordinator.query.interval.ms": "700",
+    "fetch.error.backoff.ms": "70",
+    "fetch.max.bytes": "7000000",
+    "fetch.min.bytes": "7",
+    "fetch.queue.backoff.ms": "70",
+    "fetch.wait.max.ms": "70",
+    "group.instance.id": "seven",
+    "heartbeat.interval.ms": "700",
+    "isolation.level": "read_uncommitted",
+    "linger.ms": "7",
+    "max.partition.fetch.bytes": "700000",
+    "max.poll.interval.ms": "70000",
+    "partition.assignment.strategy": "range",
+    "partitioner": "consistent",
+    "queue.buffering.max.kbytes": "70000",
+    "queue.buffering.max.messages": "7000",
+    "queued.max.messages.kbytes": "70000",
+    "queued.min.messages": "7000",
+    "retries": "7",
+    "session.timeout.ms": "7000",
+    "sticky.partitioning.linger.ms": "7",
+}
+"""What only one of the two clients knows, with a value that is not its default."""
+
+
+def test_what_one_client_alone_knows_is_not_told_to_the_other(caplog: pytest.LogCaptureFixture) -> None:
+    """The library would warn of each, in every run."""
+    logger = logging.getLogger("library")
+    consumer = Consumer(SourceSettings("127.0.0.1:1", FOR_ONE).consumer_config("g"), logger=logger)
+    producer = Producer(SinkSettings("127.0.0.1:1", FOR_ONE).producer_config(), logger=logger)
+    consumer.poll(0.1)
+    producer.poll(0.1)
+    consumer.close()
+    assert "CONFWARN" not in caplog.text
+    careless = Producer({"bootstrap.servers": "127.0.0.1:1", "fetch.wait.max.ms": 70}, logger=logger)
+    careless.poll(0.1)
+    assert "CONFWARN" in caplog.text
 
 
 def test_received_bytes_are_counted_only_for_who_asks_the_library_for_statistics() -> None:

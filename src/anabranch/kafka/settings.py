@@ -43,6 +43,49 @@ _SINK_OWN: Final = {
     "error_cb": "callbacks are the pipeline's",
     "on_delivery": "callbacks are the pipeline's",
 }
+_CONSUMERS: Final = frozenset(
+    {
+        "auto.commit.interval.ms",
+        "check.crcs",
+        "coordinator.query.interval.ms",
+        "fetch.error.backoff.ms",
+        "fetch.max.bytes",
+        "fetch.message.max.bytes",
+        "fetch.min.bytes",
+        "fetch.queue.backoff.ms",
+        "fetch.wait.max.ms",
+        "group.instance.id",
+        "group.protocol",
+        "group.remote.assignor",
+        "heartbeat.interval.ms",
+        "isolation.level",
+        "max.partition.fetch.bytes",
+        "max.poll.interval.ms",
+        "partition.assignment.strategy",
+        "queued.max.messages.kbytes",
+        "queued.min.messages",
+        "session.timeout.ms",
+    }
+)
+_PRODUCERS: Final = frozenset(
+    {
+        "batch.num.messages",
+        "batch.size",
+        "compression.codec",
+        "compression.level",
+        "compression.type",
+        "linger.ms",
+        "message.send.max.retries",
+        "partitioner",
+        "queue.buffering.backpressure.threshold",
+        "queue.buffering.max.kbytes",
+        "queue.buffering.max.messages",
+        "queue.buffering.max.ms",
+        "retries",
+        "sticky.partitioning.linger.ms",
+    }
+)
+"""The user's settings are for both clients; the library warns of what the other one alone knows."""
 # With group.protocol=consumer (KIP-848) these are the broker's, and librdkafka refuses them.
 _CLASSIC_ONLY: Final = ("partition.assignment.strategy", "session.timeout.ms", "heartbeat.interval.ms")
 
@@ -155,6 +198,7 @@ class SourceSettings:
             "topic.metadata.refresh.interval.ms": 30_000,  # new partitions and topics of a pattern are found by it
         }
         config = {**self.connection.config(defaults), "message.max.bytes": defaults["message.max.bytes"]}
+        config = {name: value for name, value in config.items() if name not in _PRODUCERS}
         if self.extra.get("group.protocol", "classic").lower() == "consumer":
             for name in _CLASSIC_ONLY:
                 config.pop(name, None)
@@ -208,7 +252,7 @@ class SinkSettings:
         }
         config = self.connection.config(defaults)
         config.pop(STATISTICS_INTERVAL, None)  # it is the source that counts
-        return config
+        return {name: value for name, value in config.items() if name not in _CONSUMERS}
 
 
 def _refuse(extra: Mapping[str, str], own: Mapping[str, str], part: str) -> None:
