@@ -16,13 +16,14 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from concurrent.futures import Future
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
 from anabranch.core.errors import InternalError
 from anabranch.runtime.result import FORCED, ExitCode, Result
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import AsyncIterator, Callable
 
 LOGGER: Final = logging.getLogger("anabranch.run")
 ANSWER_S: Final = 1.0
@@ -48,6 +49,7 @@ class Story(Protocol):
 
 
 T = TypeVar("T", bound=Story)
+H = TypeVar("H", bound="Handle[Any]")
 
 
 class Handle(ABC, Generic[T]):
@@ -180,3 +182,13 @@ class Handle(ABC, Generic[T]):
         result = await story.run()
         self._last = story.statistics()
         return result
+
+
+@asynccontextmanager
+async def lasting(live: H) -> AsyncIterator[H]:
+    """Have a run last as long as a block, then stop it cleanly; raise what ended it, if that was an error."""
+    try:
+        yield live
+    finally:
+        live.stop()
+        await asyncio.to_thread(live.join)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from anabranch.core.errors import AnabranchError, Halted, HandlerError
 from anabranch.runtime.garbage import rare_collections
-from anabranch.runtime.handle import LOGGER, Handle
+from anabranch.runtime.handle import LOGGER, Handle, lasting
 from anabranch.runtime.leftovers import end_leftovers
 from anabranch.runtime.member import CANCEL_S, FORCED_S, LAST_COMMIT_S, LEAVE_S, Member
 from anabranch.runtime.result import DRAIN_INCOMPLETE, FORCED, Result
@@ -118,12 +118,8 @@ def attend(live: Handle[Any], on_status: Callable[[dict[str, Any]], None] | None
 @asynccontextmanager
 async def running(plan: Plan, engine: str = "async", **options: Any) -> AsyncIterator[Run]:
     """Run while the block lasts, then stop cleanly; raise what ended the run, if that was an error."""
-    live = start(plan, engine, **options)
-    try:
+    async with lasting(start(plan, engine, **options)) as live:
         yield live
-    finally:
-        live.stop()
-        await asyncio.to_thread(live.join)
 
 
 class Run(Handle[Member]):

@@ -11,7 +11,7 @@ import time
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final
 
-from anabranch.runtime.handle import Handle
+from anabranch.runtime.handle import Handle, lasting
 from anabranch.runtime.result import FORCED
 from anabranch.runtime.run import attend
 from anabranch.runtime.statistics import unopened
@@ -73,12 +73,8 @@ def run(
 @asynccontextmanager
 async def running(plan: Plan, engine: str = "spark", **options: Any) -> AsyncIterator[SparkRun]:
     """Run while the block lasts, then stop cleanly; raise what ended the run, if that was an error."""
-    live = start(plan, engine, **options)
-    try:
+    async with lasting(start(plan, engine, **options)) as live:
         yield live
-    finally:
-        live.stop()
-        await asyncio.to_thread(live.join)
 
 
 class SparkRun(Handle[Driver]):
