@@ -341,7 +341,7 @@ class KafkaSink:
 
     def _send_again(self) -> None:
         now = time.monotonic()
-        due = sorted((each for each in self._again if each[0] <= now), key=lambda each: (each[1].order, each[2]))
+        due = sorted((each for each in self._again if each[0] <= now), key=_by_order)
         self._again = [each for each in self._again if each[0] > now]
         for at, (_, sending, index) in enumerate(due):
             topic = sending.parcels[index].topic
@@ -410,12 +410,30 @@ class KafkaSink:
             while len(broken):
                 broken.poll(BUSY_S)  # every parcel comes back, acknowledged or purged
             self._producer = self._new_producer({})
-            self._fatal = False
-            self._counts["replaced"] += 1
             while self._failed:
                 sending, index, _ = self._failed.popleft()
                 if sending.left:
                     self._again.append((0.0, sending, index))
+            self._hand_again()  # before whoever writes next
+            self._fatal = False
+            self._counts["replaced"] += 1
+
+    def _hand_again(self) -> None:
+        """Hand over what came back, in order, up to the first that must wait; under the lock."""
+        again, known = sorted(self._again, key=_by_order), self._topics.partitions
+        taken = 0
+        for due, sending, index in again:
+            is_ready = due == 0.0 and sending.parcels[index].topic in known and index not in (sending.alone or ())
+            if not is_ready or not self._produce(self._producer, sending, index):
+                break
+            taken += 1
+        self._counts["resent"] += taken
+        self._again = again[taken:]
+
+
+def _by_order(waiting: tuple[float, Sending, int]) -> tuple[int, int]:
+    _, sending, index = waiting
+    return sending.order, index
 
 
 def _unsendable(topic: str, error: Exception) -> UsageError:

@@ -110,6 +110,7 @@ class KafkaSource:
         self._commands: queue.SimpleQueue[Sequence[Effect | _Taken]] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="anabranch-source", daemon=True)
         self._closing = False
+        self._leaves = False
         self._handed = 0
         self._taken = 0
         self._watermarks_at = 0.0
@@ -151,8 +152,12 @@ class KafkaSource:
         self._taken += 1
         self._commands.put((_Taken(self._taken, rooms),))
 
-    def close(self) -> None:
-        """Carry out what `do` was given so far, leave the group and end; never blocks."""
+    def close(self, *, leaves: bool = True) -> None:
+        """Carry out what `do` was given so far, leave the group and end; never blocks.
+
+        Unless it `leaves`, a static member's place is kept until its session ends, whatever the settings say.
+        """
+        self._leaves = leaves
         self._closing = True
         self._membership.closing = True
         self._commands.put(())
@@ -374,7 +379,7 @@ class KafkaSource:
             self._committing.settle()
             member = str(self._consumer.memberid() or "")
             self._close_consumer(member if instance is None else "")
-            if instance is not None and self._settings.leave_static:
+            if instance is not None and self._settings.leave_static and self._leaves:
                 leave_group(self._settings.connection, self._group, member, instance)
         except (KafkaException, PeerError, RuntimeError) as error:
             self._last_error.reason = str(error)

@@ -279,9 +279,10 @@ class Member:
         ended = await parts.engine.join(CANCEL_S)
         if not ended:
             LOGGER.warning("calls that could not be ended are left behind: %s", parts.engine.statistics())
-        # 4. The source leaves the group: from here on nothing can be committed, and revokes are waved through.
+        # 4. The source leaves the group: from here on nothing can be committed, and revokes are waved through. After an
+        #    error a static place is kept: the others would be given the record that ended this run, and end, too.
         joint.leave()
-        parts.source.close()
+        parts.source.close(leaves=self._ending.result().error is None)
         if not await self._apart(parts.source.join, LEAVE_S):
             LOGGER.warning("the group was not left within %g s: it notices when the session ends", LEAVE_S)
         # 5. The sink is flushed and closed.
@@ -327,7 +328,7 @@ class Member:
             self._joint.leave()
             parts = self._joint.parts
             parts.engine.terminate()
-            parts.source.close()
+            parts.source.close(leaves=False)
             parts.sink.terminate()
             await self._end_workers(FORCED_S)
             await self._apart(parts.source.join, FORCED_S)

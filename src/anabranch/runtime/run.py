@@ -61,7 +61,8 @@ def start(
     to wait for a broker that does not answer yet; `on_lost_to_retention` ("go on", "halt") and `on_beyond_end` ("halt",
     "log_end", "log_start") say what to do when a log no longer has a position. Without `serves_status` there is no
     status socket and nothing is written to `state_dir`: a Spark member has its driver for that. With `leave_static` a
-    static member (`group.instance.id`) frees its place when it ends; else the group keeps it for the session time-out.
+    static member (`group.instance.id`) frees its place when it is stopped or done; else, and after an error, the group
+    keeps it for the session time-out.
     """
     given = Given(
         engine=engine,
