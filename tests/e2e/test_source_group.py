@@ -218,6 +218,25 @@ def test_a_place_that_another_member_has_by_now_is_not_freed(anabranch_broker: B
         assert [member.instance for member in describe_group(Admin(connection), topic).members] == ["one"]
 
 
+def test_who_stops_takes_no_partition_that_comes_and_still_commits(
+    anabranch_broker: Broker, anabranch_topic: str
+) -> None:
+    """Others stop too, and theirs come: to ask where they begin would hold up the last commits."""
+    bootstrap, topic = anabranch_broker.bootstrap, anabranch_topic
+    with Listener(bootstrap, [topic], topic) as first:
+        first.wait_for_partitions(4)
+        with Listener(bootstrap, [topic], topic) as second:
+            second.wait_for_partitions(2)
+            first.wait_for_partitions(2)
+            owned = set(first.owned)
+            first.source.take_no_more()
+            before = first.source.statistics()["rebalances"]
+        eventually(lambda: first.source.statistics()["rebalances"] > before, "the others' partitions to come")
+        first.do(Commit({name: Position(0, -1, "") for name in owned}, 9))
+        _wait_for_number(first, 9)
+        assert set(first.owned) == owned
+
+
 def test_an_eager_group_is_served_too(anabranch_broker: Broker, anabranch_topic: str) -> None:
     """With an eager assignor everything is revoked and assigned again, and nothing is lost."""
     bootstrap, topic = anabranch_broker.bootstrap, anabranch_topic

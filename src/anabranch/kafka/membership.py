@@ -76,6 +76,9 @@ class Membership:
         """What was revoked since the caller last cleared it: records of one read call may stand on both sides."""
         self.in_callback = False
         self.closing = False
+        self.takes = True
+        """Whether partitions that come are wanted: not while we stop, where asking where they begin would only hold up
+        the last commits."""
         self.failure: AnabranchError | None = None
         self.lost_to_retention: dict[TopicPartition, int] = {}
         self.notices: list[str] = []
@@ -172,7 +175,7 @@ class Membership:
     def _assigned(self, names: list[TopicPartition]) -> None:
         starts: dict[TopicPartition, Start] = {}
         try:
-            starts = self._starts_with_patience(names) if names else {}
+            starts = self._starts_with_patience(names) if names and self.takes else {}
         finally:
             targets = [
                 LibraryPartition(*name, starts[name].position, "", self._epochs.get(name, -1))
@@ -240,6 +243,8 @@ class Membership:
         self._deliver([Assigned(dict(starts))])
 
     def _adopt(self) -> None:
+        if not self.takes:
+            return
         missing = [
             name
             for each in self._consumer.assignment()

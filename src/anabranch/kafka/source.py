@@ -152,6 +152,10 @@ class KafkaSource:
         self._taken += 1
         self._commands.put((_Taken(self._taken, rooms),))
 
+    def take_no_more(self) -> None:
+        """Want no partition that comes from here on; never blocks. Nothing changes for those that are here."""
+        self._membership.takes = False
+
     def close(self, *, leaves: bool = True) -> None:
         """Carry out what `do` was given so far, leave the group and end; never blocks.
 
@@ -160,6 +164,7 @@ class KafkaSource:
         self._leaves = leaves
         self._closing = True
         self._membership.closing = True
+        self._membership.takes = False
         self._commands.put(())
 
     def join(self, timeout_s: float) -> bool:
@@ -373,6 +378,7 @@ class KafkaSource:
     def _shut(self) -> None:
         """Answer what is in flight, leave the group, free a static member's place."""
         self._closing = self._membership.closing = True
+        self._membership.takes = False
         instance = self._settings.instance_id
         try:
             self._serve(0)

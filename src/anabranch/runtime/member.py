@@ -267,10 +267,11 @@ class Member:
         self.state = "stopping"
         joint, parts = self._joint, self._joint.parts
         LOGGER.info("ending: %s", result.reason)
-        # 1. Nothing more is fetched, and nobody watches for the end.
+        # 1. Nothing more is fetched, no partition is taken, and nobody watches for the end.
         if self._watch is not None:
             self._watch.cancel()
         joint.pause_all()
+        parts.source.take_no_more()
         # 2. The plane begins no new record; what has begun ends or is cancelled at the deadline; the last commit is
         #    answered. A source that failed has nothing to commit to: then all is lost to us and only cancelled.
         complete = await self._drained(result)
