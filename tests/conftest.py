@@ -1,8 +1,10 @@
 """What all tests share: a fixed hypothesis profile, so that a red run is red again, the table of promises, and one
 local Spark session for all tests of a process that need one.
 
-A test that uses the fixture `spark` must carry `@pytest.mark.xdist_group("spark")`: else another process would start a
-JVM too. The session has eight slots; runs take it as they take any session that a user has made.
+Tests on Spark are in two groups, so that two workers share them: `xdist_group("spark")` has those that use the fixture
+`spark`, and with it one session; `"spark processes"` those that start processes with sessions of their own, and the
+contract, which does both. Without a group each worker would start a JVM for whatever test comes to it. A session has
+eight slots; runs take it as they take any session that a user has made.
 """
 
 from __future__ import annotations

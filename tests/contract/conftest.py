@@ -19,7 +19,7 @@ from contract_world import World
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-ENGINES = ("inline", "async", pytest.param("spark", marks=pytest.mark.xdist_group("spark")))
+ENGINES = ("inline", "async", pytest.param("spark", marks=pytest.mark.xdist_group("spark processes")))
 BOOTSTRAP = os.environ.get("ANABRANCH_TEST_BOOTSTRAP")
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from no_java import environment_without_java
 
-pytestmark = pytest.mark.xdist_group("spark")  # it starts a JVM: not beside the tests that have one
+pytestmark = pytest.mark.xdist_group("spark processes")
 DEMO = Path(__file__).parents[2] / "examples" / "demo.py"
 DEADLINE_S = 600.0  # only a hang reaches it
 

@@ -7,7 +7,7 @@ import os
 import signal
 from collections import Counter
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from contract_pipelines import Step, build
@@ -54,7 +54,7 @@ def test_a_halt_ends_the_run_with_its_sentence_and_without_spark_trying_again(
     assert says in str(run.result.error)
     assert "told to be" in str(run.result.error.__cause__), "the traceback of the handler came along"
     assert Counter(event.key for event in world.events(Begun))[b"bad"] == 1
-    assert [each["starts"] for each in run.statistics()["members"].values()] == [1, 1]
+    assert max(each["starts"] for each in run.statistics()["members"].values()) == 1, "nobody was started again"
     assert world.positions()[1] < world.ends()[1]
     assert spark.range(3).count() == 3
     assert world.members() == 0
@@ -71,7 +71,13 @@ def test_a_member_that_is_killed_comes_back_with_its_partitions(world: SparkWorl
     world.send(records(200, keys=40))
     run = world.start(until="end", session_timeout_s=20)
     member_pids(run)
-    told = eventually(lambda: now if (now := run.statistics())["handled"] == 400 else None, "four calls hang")
+
+    def hanging() -> dict[str, Any] | None:
+        now = run.statistics()
+        shares = [len(each["partitions"]) for each in now["members"].values()]
+        return now if now["handled"] == 400 and shares == [2, 2] else None
+
+    told = eventually(hanging, "four calls hang, two in each member")
     os.kill(told["members"]["0"]["pid"], signal.SIGKILL)
     eventually(lambda: run.statistics()["members"]["0"]["starts"] == 2, "it was started again")
     before = told["members"]["0"]["partitions"]

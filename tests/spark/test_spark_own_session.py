@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from anabranch import Broker
 
-pytestmark = pytest.mark.xdist_group("spark")
+pytestmark = pytest.mark.xdist_group("spark processes")
 DEADLINE_S = 600.0  # only a hang reaches it
 
 TWICE = """

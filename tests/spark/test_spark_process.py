@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from anabranch import Broker
 
-pytestmark = pytest.mark.xdist_group("spark")
+pytestmark = pytest.mark.xdist_group("spark processes")
 CHILD = Path(__file__).with_name("spark_child.py")
 START_S_MAX = 90.0
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from spark_ordeal import Ordeal
     from torture_form import Torture
 
-pytestmark = pytest.mark.xdist_group("spark")
+pytestmark = pytest.mark.xdist_group("spark processes")
 
 BACK_S_MAX = 60.0
 END_S_MAX = 240.0

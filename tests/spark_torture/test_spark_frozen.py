@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from spark_ordeal import Ordeal
     from torture_form import Torture
 
-pytestmark = pytest.mark.xdist_group("spark")
+pytestmark = pytest.mark.xdist_group("spark processes")
 
 SESSION_S = 3.0
 RECORDS = 2000

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from spark_ordeal import Ordeal
     from torture_form import Torture
 
-pytestmark = pytest.mark.xdist_group("spark")
+pytestmark = pytest.mark.xdist_group("spark processes")
 
 RECORDS = 4000
 SOURCE = Path(anabranch.__file__).parents[1]

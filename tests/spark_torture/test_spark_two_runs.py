@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from spark_ordeal import Ordeal
     from torture_form import Torture
 
-pytestmark = pytest.mark.xdist_group("spark")
+pytestmark = pytest.mark.xdist_group("spark processes")
 
 REFUSED, HALTED = 2, 4
 RECORDS = 4000
