@@ -101,8 +101,9 @@ def handover(tmp_path: Path) -> Iterator[Handover]:
 
 
 def test_a_third_on_spark_a_third_in_one_process_and_the_rest_on_spark(handover: Handover) -> None:
-    """Both stops cut calls off, so that there is something to repeat. Nothing is lost or reordered, nothing that was
-    settled is done again, and no more is repeated than was in flight at the stops.
+    """Both stops cut calls off, so that there is something to repeat. Nothing is lost or reordered, and no more is
+    repeated than was in flight at the stops, but for letters that had died ahead of something in flight: what a key
+    repeats has no gaps.
     """
     runs = []
     for engine, options in (("spark", {"members": 2}), ("async", {})):
@@ -120,19 +121,30 @@ def test_a_third_on_spark_a_third_in_one_process_and_the_rest_on_spark(handover:
     first, second, third = runs
     assert first.in_flight or second.in_flight, "something was cut off"
     assert not third.in_flight
-    assert first.begun & (second.begun | third.begun) <= first.in_flight
-    assert second.begun & third.begun <= second.in_flight
+    ahead = [died_ahead(handover, run) for run in (first, second)]
+    assert first.begun & (second.begun | third.begun) <= first.in_flight | ahead[0]
+    assert second.begun & third.begun <= second.in_flight | ahead[1]
 
     topics = Audit("topics")
     replies = read_topic(handover.bootstrap, chat.REPLIES)
     audit_replies(handover.sent, replies, topics)
     audit_letters(handover.sent, read_topic(handover.bootstrap, chat.DEAD), topics)
     audit_positions(handover.sent, committed(handover.bootstrap), topics)
-    verdict = judge(read_history(handover.histories), records=3 * THIRD, duplicates_max=0)
+    verdict = judge(read_history(handover.histories), records=3 * THIRD, duplicates_max=sum(map(len, ahead)))
     assert verdict.ok, verdict.report()
     assert topics.counts.keys() <= {"duplicates"}, topics.sentences
     unacknowledged = (first.delivered - first.settled) | (second.delivered - second.settled)
     assert twice(handover, replies) <= unacknowledged
+
+
+def died_ahead(handover: Handover, run: Traces) -> set[tuple[int, int]]:
+    """Answer the dead letters of a run that stand behind a record of their session that was in flight at its end."""
+    sent = handover.sent.places
+    starts: dict[str, tuple[int, int]] = {}
+    for place in sorted(run.in_flight, reverse=True):
+        starts[sent[place].session] = place
+    died = [place for place in run.settled if sent[place].reply is None]
+    return {place for place in died if place > starts.get(sent[place].session, place)}
 
 
 def twice(handover: Handover, replies: list[Any]) -> set[tuple[int, int]]:
