@@ -83,9 +83,7 @@ class Storm:
     def __post_init__(self) -> None:
         self.runner = Runner(self.weather.engine, self.world)
         step = Step("weather", concurrency=256, retry={"attempts": None, "initial_s": 0.02, "max_s": 0.2})
-        # Half a gust: a member that lives from one to the next has committed once.
-        commit = {"interval_s": self.weather.gust_s / 2}
-        self.shape = Shape(self.world.group, self.world.topic, steps=(step,), commit=commit)
+        self.shape = Shape(self.world.group, self.world.topic, steps=(step,), commit={"interval_s": 1.0})
 
     def blow(self) -> None:
         """Start the members, let the storm pass over them, and drain."""
