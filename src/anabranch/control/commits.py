@@ -9,8 +9,10 @@ or the carryover. Behind a blocker only the carryover changes, and to write one 
 small runs; so then it is written once a second and not with every commit by count.
 
 A position is known as committed when the answer says so, never when it is asked for; a partition that was refused is
-asked for again. An answer belongs to the assignment that asked, not to the partition: when it comes late it cannot
-touch a later epoch.
+asked for again, soon and then less and less often: most refusals come from a rebalance, in which a commit waits behind
+the member's own JoinGroup and then carries the generation before, and whoever waits long after one rebalance meets the
+next. An answer belongs to the assignment that asked, not to the partition: when it comes late it cannot touch a later
+epoch.
 """
 
 from __future__ import annotations
@@ -32,8 +34,10 @@ if TYPE_CHECKING:
 
 CARRYOVER_INTERVAL_S = 1.0
 """How often at the most a partition is committed whose position stands still."""
+REFUSED_RETRY_S = 0.1
+"""How long after a refusal it is tried again; twice as long after each further one in a row."""
 REFUSED_RETRY_S_MAX = 1.0
-"""How long after a refusal it is tried again, at the most."""
+"""How long at the most."""
 
 InFlight = dict["TopicPartition", tuple[Assignment, Position]]
 
@@ -52,6 +56,7 @@ class CommitSchedule:
         "is_changed",
         "refusal",
         "refusals",
+        "refused_in_a_row",
         "retry_at",
         "since",
     )
@@ -73,6 +78,7 @@ class CommitSchedule:
         self.refusal = ""
         """What the last answer said, if it was no."""
         self.refusals = 0
+        self.refused_in_a_row = 0
         self.ended = 0
 
     def begin(self, now: float) -> None:
@@ -145,7 +151,11 @@ class CommitSchedule:
                 self.refusal = f"{partition} at {position.position}: {error}"
         if self.refusal:
             self.refusals += 1
-            self.retry_at = now + min(REFUSED_RETRY_S_MAX, self._policy.interval_s)
+            self.refused_in_a_row += 1
+            wait_s = REFUSED_RETRY_S * 2 ** min(self.refused_in_a_row - 1, 10)
+            self.retry_at = now + min(wait_s, REFUSED_RETRY_S_MAX, self._policy.interval_s)
+        else:
+            self.refused_in_a_row = 0
         return [one for one, _ in asked.values() if not self.is_in_flight(one, after=number)]
 
     def is_in_flight(self, assignment: Assignment, after: int = 0) -> bool:
