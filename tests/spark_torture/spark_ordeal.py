@@ -48,9 +48,9 @@ class Cost:
     settled: int
     """Records, before it."""
     uncovered: int
-    """Of these, what no commit tells: settled since the last one, or more than its carryover could hold."""
+    """What the killed had settled and no commit tells: since the last one, or more than its carryover could hold."""
     in_flight: int
-    """Begun, or waiting for another attempt, and not settled."""
+    """What they had begun, maybe waiting for another attempt, and not settled."""
 
 
 @dataclass
@@ -73,7 +73,7 @@ class Ordeal:
         self.out = self.world.create(PARTITIONS, topic=f"{self.world.topic}-out")
         self.dead = self.world.create(1, topic=f"{self.world.topic}-dead")
         self._numbers: Counter[bytes] = Counter()
-        self._weighed = (0, 0)
+        self._weighed_ns = 0
 
     # Records
 
@@ -174,35 +174,40 @@ class Ordeal:
     # What a kill costs
 
     def weigh(self, died_ns: int, pids: Collection[int] | None = None) -> Cost:
-        """Compare what is committed now with what was settled until a kill, and keep the difference.
+        """Compare what is committed now with what the killed did since the kill before, and keep the difference.
 
-        When only some processes were killed, the partitions are looked at which these were the last to work on.
+        Each kill is charged with its own victims' work, also where that was a repeat: what an earlier run had left
+        uncommitted, and this one did not get to, was charged before. Without `pids` all that ran until now was killed.
         """
         commits, ends = self.world.committed(), self.world.ends()
-        settled, begun, owners = set(), set(), dict.fromkeys(range(PARTITIONS), 0)
+        settled: set[Place] = set()
+        mine: dict[type[Begun | Settled], set[Place]] = {Begun: set(), Settled: set()}
         for batch in read_history(self.world.histories):
             if batch.time_ns > died_ns:
                 break
+            is_victim = batch.time_ns > self._weighed_ns if pids is None else batch.process.pid in pids
             for each in batch.events:
-                if isinstance(each, Settled):
-                    settled.add((each.partition, each.offset))
-                elif isinstance(each, Begun):
-                    begun.add((each.partition, each.offset))
-                    owners[each.partition] = batch.process.pid
-        partitions = [number for number, owner in owners.items() if pids is None or owner in pids]
-        uncovered = 0
-        for partition in partitions:
+                if isinstance(each, Begun | Settled):
+                    place = (each.partition, each.offset)
+                    if isinstance(each, Settled):
+                        settled.add(place)
+                    if is_victim:
+                        mine[type(each)].add(place)
+        uncovered = in_flight = 0
+        for partition in range(PARTITIONS):
             position, text = commits.get(partition, (0, ""))
             topic_id = topic_id_of(text) if text else ""
             told = decode(text, topic_id=topic_id, position=position, log_start=0, log_end=ends[partition])
             known = {offset for run in told.runs for offset in range(run.first, run.last + 1)}
-            mine = {offset for number, offset in settled if number == partition and offset >= position}
-            uncovered += len(mine - known)
-        in_flight = sum(1 for place in begun - settled if place[0] in partitions)
+            done, begun = (
+                {offset for number, offset in mine[kind] if number == partition and offset >= position} - known
+                for kind in (Settled, Begun)
+            )
+            uncovered += len(done)
+            in_flight += len(begun - done)
         cost = Cost(len(settled), uncovered, in_flight)
-        if (seen := (len(settled), len(begun))) != self._weighed:  # a run that began nothing costs nothing
-            self.costs.append(cost)
-            self._weighed = seen
+        self.costs.append(cost)
+        self._weighed_ns = died_ns
         return cost
 
     # The judgement
