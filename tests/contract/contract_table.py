@@ -27,7 +27,7 @@ PROMISES = {
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "promise(name): the promise of DESIGN section 2 that a contract test holds to")
+    config.addinivalue_line("markers", "promise(name): which promise a contract test shows to hold")
     config.addinivalue_line("markers", "own_broker: freezes or restarts the broker, so it needs an embedded one")
 
 

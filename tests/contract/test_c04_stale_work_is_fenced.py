@@ -80,7 +80,7 @@ def held(member: Member) -> int:
 
 
 def assert_no_member_ran_a_record_twice_at_once(world: World) -> None:
-    """Between members a stubborn call may overlap with its successor: the limit that DESIGN section 2 tells."""
+    """Between members a stubborn call may overlap with its successor: the limit told in docs/internals/contract.md."""
     running: set[tuple[Process, int, int]] = set()
     for batch in read_history(world.histories):
         for event in batch.events:

@@ -1,4 +1,4 @@
-"""Acceptance 4 of issue 4: stop at any moment and continue; the carryover saves the work that was done ahead."""
+"""Stop at any moment and continue: the carryover saves the work that was done ahead."""
 
 from __future__ import annotations
 

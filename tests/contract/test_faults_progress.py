@@ -1,4 +1,4 @@
-"""Faults 1-5 of FAULTS.md that need a real broker and are not already a promise's own test; see contract.md."""
+"""Faults 1-5 of docs/internals/contract.md that need a real broker and are not already a promise's own test."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Faults 6-9 of FAULTS.md that need a real broker; fault 6 is C4's own test, fault 9 is the storm."""
+"""Faults 6-9 of docs/internals/contract.md that need a real broker; fault 6 is C4's own test, fault 9 is the storm."""
 
 from __future__ import annotations
 

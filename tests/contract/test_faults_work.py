@@ -1,4 +1,4 @@
-"""Faults 10-12 and 14-17 of FAULTS.md that need a real broker and are not already a promise's own test."""
+"""Faults 10-12 and 14-17 of docs/internals/contract.md that need a real broker and are no promise's own test."""
 
 from __future__ import annotations
 

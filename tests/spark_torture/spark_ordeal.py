@@ -9,6 +9,7 @@ not settled may begin twice.
 from __future__ import annotations
 
 import secrets
+import sys
 import time
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field, replace
@@ -193,6 +194,8 @@ class Ordeal:
                         settled.add(place)
                     if is_victim:
                         mine[type(each)].add(place)
+                    else:
+                        mine[type(each)].discard(place)  # it had moved on before the kill
         uncovered = in_flight = 0
         for partition in range(PARTITIONS):
             position, text = commits.get(partition, (0, ""))
@@ -216,7 +219,7 @@ class Ordeal:
         """Let the oracle judge, look at outputs, dead letters and repeats; say what was seen.
 
         Where not every end of a run was weighed, repeats are counted and not judged. Outputs of frozen members may come
-        late: the limit that DESIGN states; so their order is not judged either.
+        late, as no client can help; so their order is not judged either.
         """
         verdict = self.world.verdict(records=self.sent, frozen=frozen)
         self.torture.say(verdict.line())
@@ -241,7 +244,7 @@ class Ordeal:
     def _begun_again(self) -> tuple[int, int]:
         """Count records that one more owner began, and those of them that a living owner had in flight when it left.
 
-        An owner that was not killed commits before a partition moves on: what it had settled and another one begins
+        An owner that is not dead yet commits before a partition moves on: what it had settled and another one begins
         again is not among the latter.
         """
         begun_again = handed_over = 0
@@ -259,7 +262,8 @@ class Ordeal:
                 last[place] = owner
                 if before != owner:
                     begun_again += 1
-                    handed_over += before[0] not in self.world.deaths and (place, before) not in settled
+                    is_alive = batch.time_ns < self.world.deaths.get(before[0], sys.maxsize)
+                    handed_over += is_alive and (place, before) not in settled
         return begun_again, handed_over
 
     def _check_outputs(self, *, in_order: bool) -> None:
