@@ -4,6 +4,11 @@ Outside of callbacks a commit is asynchronous and its answer comes with a later 
 be polled, so commits are synchronous there, and one that was in flight when the callback began is made again: storing
 the same positions twice is harmless, and the plane must not wait for an answer that cannot come. The answer of the
 first is ignored when it arrives: answers come in the order of the requests.
+
+Nothing is sent while the library has no member id: the group has expelled it (it was frozen, or cut off), and it is
+about to join again. A commit would go out with an empty id, and when it comes behind the JoinGroup of a static member,
+the broker takes it for a stranger's in that member's place: FENCED_INSTANCE_ID, which the library never gets over. So
+such a commit is refused here, with what the broker says when it comes before.
 """
 
 from __future__ import annotations
@@ -74,6 +79,7 @@ class Committing:
         self._in_flight = (commit, gone)
         self._overdue_at = time.monotonic() + OVERDUE_S
         try:
+            check_member(self._consumer)
             self._consumer.commit(offsets=offsets, asynchronous=True)
         except KafkaException as error:
             self._in_flight = None
@@ -104,11 +110,11 @@ class Committing:
     def _make(self, commit: Commit, gone: Sequence[TopicPartition]) -> None:
         offsets = self._offsets(commit, gone)
         try:
-            answers = self._consumer.commit(offsets=offsets, asynchronous=False) if offsets else ()
+            answers = commit_now(self._consumer, offsets) if offsets else ()
         except KafkaException as error:
             self._end(commit, _judged(commit, error.args[0], ()), gone)
         else:
-            self._end(commit, _judged(commit, None, answers or ()), gone)
+            self._end(commit, _judged(commit, None, answers), gone)
 
     def _end(
         self, commit: Commit, errors: Mapping[TopicPartition, KafkaError | None], gone: Sequence[TopicPartition]
@@ -127,6 +133,18 @@ class Committing:
             for name, each in commit.positions.items()
             if name not in gone
         ]
+
+
+def commit_now(consumer: Consumer, offsets: list[LibraryPartition]) -> Sequence[LibraryPartition]:
+    """Store positions and wait for the answers; raise KafkaException when there are none."""
+    check_member(consumer)
+    return consumer.commit(offsets=offsets, asynchronous=False) or ()
+
+
+def check_member(consumer: Consumer) -> None:
+    """Raise KafkaException unless the library has a member id to commit with."""
+    if not consumer.memberid():
+        raise KafkaException(KafkaError(KafkaError.UNKNOWN_MEMBER_ID))
 
 
 def _judged(

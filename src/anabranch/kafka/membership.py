@@ -26,7 +26,7 @@ from anabranch.control.events import Assigned, Event, Fetched, Lost, Revoked, St
 from anabranch.core.errors import AnabranchError, Halted, PeerError
 from anabranch.core.work import TopicPartition
 from anabranch.kafka.client import translated
-from anabranch.kafka.committing import FENCED, Committing
+from anabranch.kafka.committing import FENCED, Committing, commit_now
 from anabranch.kafka.holdback import Batch, Holdback
 from anabranch.kafka.offsets import (
     Found,
@@ -270,7 +270,7 @@ class Membership:
         self._commit_now(offsets)
 
     def _commit_now(self, offsets: list[LibraryPartition]) -> None:
-        for answer in self._consumer.commit(offsets=offsets, asynchronous=False) or ():
+        for answer in commit_now(self._consumer, offsets):
             if answer.error is not None:
                 raise KafkaException(answer.error)
 
