@@ -36,6 +36,7 @@ from anabranch.testing.history import History, Process, read_history  # noqa: E4
 from anabranch.testing.oracle import Verdict, judge  # noqa: E402
 
 PARTITIONS = 16
+REPEATS_MAX = 0.2
 CALM = 0.1
 """The part of the records that comes after the storm: each member that is alive must get some of it."""
 START_S_MAX = 30.0
@@ -54,8 +55,6 @@ class Weather:
     gust_s: float = 2.0
     """The least time between two kills or stops."""
     session_timeout_s: float = 6.0
-    repeats_max: float | None = 0.2
-    """Which part of the records may be repeated; None: whatever the kills explain."""
     engine: str = "async"
     seed: int = 1
     bootstrap: str | None = None
@@ -177,11 +176,10 @@ class Storm:
         idle = [place.member.name for place in self.places if not settled[place.member.name]]
         assert not idle, f"{idle} made no progress, the others did: {dict(settled)}"
         self._check_repeats(history)
-        share, records = self.weather.repeats_max, self.weather.records
         return judge(
             history,
-            records=records,
-            duplicates_max=None if share is None else int(records * share),
+            records=self.weather.records,
+            duplicates_max=int(self.weather.records * REPEATS_MAX),
             killed=self.killed,
         )
 
